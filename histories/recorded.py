@@ -1,0 +1,70 @@
+"""The values that a run hands to its journal: an event, an invocation, a completion, one step of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from histories.schema import F, Isolation, Kind, Outcome, Phase
+
+
+@dataclass(frozen=True)
+class RecordedEvent:
+    """One row of ``events``; see histories.schema."""
+
+    kind: str
+    time_ns: int | None = None
+    """Since the start of the run; None: stamped when emitted."""
+    fault_id: int | None = None
+    fault: str | None = None
+    node: str | None = None
+    key: int | None = None
+    leader: int | None = None
+    leader_epoch: int | None = None
+    controller_epoch: int | None = None
+    isr: tuple[int, ...] | None = None
+    source: str | None = None
+    detail: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One element of an operation (a row of ``mops``) as it is known at invocation or at completion."""
+
+    kind: Kind
+    key: int
+    value: int | None = None
+    offset: int | None = None
+    status: Outcome | None = None
+    invoke_ns: int | None = None
+    """None: the operation's own."""
+    complete_ns: int | None = None
+    defect: str | None = None
+    mop: int = 0
+    pos: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    process: int
+    instance: int
+    f: F
+    invoke_ns: int
+    phase: Phase = Phase.MAIN
+    isolation: Isolation | None = None
+    producer: int | None = None
+    """Index into meta.json's producers."""
+    acks: int | None = None
+    txn_id: str | None = None
+    steps: tuple[Step, ...] = ()
+    """What is asked for: the sends with their values, the seeks of an assignment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    type: Outcome
+    complete_ns: int
+    commit_ns: int | None = None
+    error: str | None = None
+    steps: tuple[Step, ...] = ()
+    """What became of it. For sends: the outcome of each, in the order of the invocation. For polls:
+    the records. An operation that did not succeed keeps what it saw."""
