@@ -1,4 +1,4 @@
-"""The values that a run hands to its journal: an event, an invocation, a completion, one step of it."""
+"""The values that a run hands to its journal: events, invocations, completions, their steps, scans."""
 
 from __future__ import annotations
 
@@ -68,3 +68,19 @@ class Completion:
     steps: tuple[Step, ...] = ()
     """What became of it. For sends: the outcome of each, in the order of the invocation. For polls:
     the records. An operation that did not succeed keeps what it saw."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """One row of ``coverage``; see histories.schema."""
+
+    key: int
+    isolation: Isolation
+    complete: bool
+    log_start: int | None = None
+    high_watermark: int | None = None
+    last_stable_offset: int | None = None
+    position: int | None = None
+    """Where the scan stopped."""
+    reason: str | None = None
+    """Of an incomplete scan: ``cluster`` did not serve the key, or our ``scanner`` failed."""
