@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -75,7 +75,11 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("defect", "B"),  # 0: none, else the place in DEFECT_CODES + 1
 )
 BIT: Final = {name: 1 << place for place, (name, _) in enumerate(COLUMNS)}
-NUMPY_TYPE: Final = {"q": np.dtype("<i8"), "i": np.dtype("<i4"), "B": np.dtype("u1")}
+NUMPY_TYPE: Final[dict[str, np.dtype[Any]]] = {
+    "q": np.dtype("<i8"),
+    "i": np.dtype("<i4"),
+    "B": np.dtype("u1"),
+}
 
 INVOKE = Struct("<BBHqqiiiiBBHIII")
 COMPLETE = Struct("<BBHqqqII")

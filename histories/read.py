@@ -1,0 +1,97 @@
+"""Opens a sealed history and makes sure that it is one, before a checker spends a minute on it.
+
+Only footers are read, so this is quick for a history of any size: every table there, every part whole,
+every column under its name with its type, as many rows as sealing counted. Columns beyond the schema are
+let through; a newer recorder may have added one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from histories.errors import HistoryError
+from histories.meta import Meta
+from histories.schema import TABLES
+
+_AGAIN = "seal or import the history again"
+
+
+def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
+    """The meta and the folder of each table. ``folder`` is a history, or a run that has one."""
+    if not folder.is_dir():
+        raise HistoryError(f"{folder}: no such folder; expected a run or a sealed history")
+    history = folder / "history" if (folder / "history").is_dir() else folder
+    if not (history / "meta.json").exists() or not any((history / name).is_dir() for name in TABLES):
+        raise HistoryError(_why_not(folder, history))
+    meta = Meta.read(history / "meta.json")
+    tables = {name: history / name for name in TABLES}
+    for name, table in tables.items():
+        rows = _check_table(table, TABLES[name])
+        counted = meta.counts.get(name, rows)
+        if rows != counted:
+            raise HistoryError(
+                f"{table}: {rows} rows, but {counted} were sealed; a part is missing or foreign: {_AGAIN}"
+            )
+    return meta, tables
+
+
+def _why_not(folder: Path, history: Path) -> str:
+    if (folder / "journal").is_dir():
+        return (
+            f"{folder}: this run was never sealed: it has a journal but no finished history, so it is still "
+            f"running or it died. Seal and judge it with: tidemark check {folder}"
+        )
+    if not any(history.iterdir()):
+        return f"{history}: the folder is empty; expected meta.json and the tables {', '.join(TABLES)}"
+    if any((history / name).is_dir() for name in TABLES):
+        return f"{history}: tables without meta.json: writing this history was never finished; {_AGAIN}"
+    return f"{history}: not a history; expected meta.json and the tables {', '.join(TABLES)}"
+
+
+def _check_table(table: Path, schema: pa.Schema) -> int:
+    """Check all parts of a table. Returns its number of rows."""
+    if not table.is_dir():
+        raise HistoryError(f"{table}: this table is missing; {_AGAIN}")
+    parts = sorted(table.glob("*.parquet"))
+    if not parts:
+        raise HistoryError(f"{table}: no Parquet file in it; {_AGAIN}")
+    rows = 0
+    for part in parts:
+        try:
+            with pq.ParquetFile(part) as file:
+                found = file.schema_arrow
+                rows += file.metadata.num_rows
+        except (pa.ArrowInvalid, OSError) as error:
+            # Arrow's message is long; its first sentence says what is wrong.
+            reason = str(error).split(". ")[0]
+            raise HistoryError(f"{part}: not a whole Parquet file: {reason}; {_AGAIN}") from None
+        _check_columns(part, schema, found)
+    return rows
+
+
+def _check_columns(part: Path, schema: pa.Schema, found: pa.Schema) -> None:
+    for field in schema:
+        places = found.get_all_field_indices(field.name)
+        expected = _plain(field.type)
+        if len(places) != 1:
+            what = "is missing" if not places else "is there more than once"
+            raise HistoryError(f"{part}: column {field.name} {what}; expected {expected}: {_AGAIN}")
+        actual = _plain(found.field(places[0]).type)
+        if actual != expected:
+            raise HistoryError(
+                f"{part}: column {field.name} has type {actual}; expected {expected}: {_AGAIN}"
+            )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type as Parquet has it: neither a dictionary nor the width of Arrow's offsets is stored."""
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    return kind
