@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -18,9 +19,7 @@ def test_operations_without_times_follow_each_other() -> None:
     b.txn(process=2, steps=[Send(0, 2, 1), Poll([(0, 0, 1)])])
     ops = b.tables()["ops"].to_pylist()
     assert [row["op"] for row in ops] == [0, 1, 2]
-    assert all(
-        before["complete_ns"] < after["invoke_ns"] for before, after in zip(ops, ops[1:], strict=False)
-    )
+    assert all(before["complete_ns"] < after["invoke_ns"] for before, after in itertools.pairwise(ops))
 
 
 def test_operations_are_numbered_by_invocation_and_their_mops_follow() -> None:
