@@ -48,9 +48,7 @@ class Spill:
         part = len(self.parts)
         self.parts.append(np.load(path, mmap_mode="r"))
         keys, first = np.unique(log["key"], return_index=True)
-        for key, low, high in zip(
-            keys.tolist(), first.tolist(), [*first.tolist()[1:], log["key"].size], strict=True
-        ):
+        for key, low, high in zip(keys.tolist(), first.tolist(), [*first.tolist()[1:], log["key"].size], strict=True):
             self.pieces.setdefault(key, []).append((part, low, high))
             self.high_watermark[key] = int(log["offset"][high - 1]) + 1
             self.counts[key] = self.counts.get(key, 0) + high - low

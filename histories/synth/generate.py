@@ -13,8 +13,11 @@ import pyarrow as pa
 from histories.meta import KeyInfo, Meta, ProducerSettings, TopicSettings
 from histories.schema import EVENTS
 from histories.synth.final import FinalPhase, Spill
+from histories.synth.inject import checked, too_many
 from histories.synth.log import Partitions, Positions, consumers_for
-from histories.synth.stretch import Run, begin, finish
+from histories.synth.misread import MISREADS, Misreader, misplace
+from histories.synth.plant import Planter
+from histories.synth.stretch import Run, Stretch, begin, finish
 from histories.synth.timeline import PRODUCERS, Clients
 from histories.writer import HistoryWriter
 
@@ -37,25 +40,29 @@ def synthesize(
     least = smallest(keys)
     if ops < least:
         raise ValueError(f"{ops} operations are too few for {keys} keys: at least {least} are needed")
+    wanted = checked(inject, ops)
     consumers = consumers_for(keys)
     run = Run(
         rng=np.random.default_rng(seed),
         clients=Clients(consumers),
-        partitions=Partitions(keys, rotate, unread=False),
+        partitions=Partitions(keys, rotate, unread="unseen" in wanted),
         positions=Positions(np.full((consumers, keys + 1), -1, np.int64)),
     )
     with HistoryWriter(out) as writer, tempfile.TemporaryDirectory(dir=out, prefix="log-") as folder:
         spill = Spill(Path(folder))
-        while True:
-            rounds = _rounds(ops, run, spill)
-            if rounds == 0:
-                break
+        left = dict(wanted)
+        last = False
+        while not last:
+            rounds, last = _rounds(ops, run, spill)
             stretch = begin(run, rounds)
-            stretch.settle(run)
+            _inject(run, stretch, wanted, left, 1.0 if last else rounds * 2 * PRODUCERS / (ops - run.next_op))
             tables = finish(run, stretch)
             writer.write("ops", tables.ops)
             writer.write("mops", tables.mops)
             spill.add(tables.log)
+        if any(left.values()):
+            total = sum(wanted.values())
+            raise too_many(total, ops, total - sum(left.values()))
         writer.write("events", _events(run))
         final = FinalPhase(
             writer.write,
@@ -77,11 +84,10 @@ def smallest(keys: int) -> int:
     return 8 * keys + 100
 
 
-def _rounds(ops: int, run: Run, spill: Spill) -> int:
-    """How many rounds of the producers the next stretch has; 0: what is left is for the final phase."""
+def _rounds(ops: int, run: Run, spill: Spill) -> tuple[int, bool]:
+    """How many rounds of the producers the next stretch has, and whether it is the last."""
+    full = STRETCH_OPS // (2 * PRODUCERS)
     left = ops - run.next_op - spill.operations(run.partitions.keys)
-    if left >= 2 * STRETCH_OPS:
-        return STRETCH_OPS // (2 * PRODUCERS)
     # What a stretch costs besides its own sends and polls: assignments, one more poll of each consumer,
     # and the final phase of what it writes (for each new key, two partial polls more and its sentinel).
     positions = run.partitions.slots * 2 if run.next_op == 0 else 0
@@ -89,10 +95,32 @@ def _rounds(ops: int, run: Run, spill: Spill) -> int:
     if run.partitions.rotate:
         per_round += PRODUCERS * 1.5 * 14 / run.partitions.rotate
     spare = positions + 3 * run.clients.consumers + 2 * run.partitions.slots + 8
-    rounds = int((left - spare) / per_round)
-    if rounds < 1:
-        return 0
-    return min(rounds, STRETCH_OPS // (2 * PRODUCERS))
+    rounds = max(1, int((left - spare) / per_round))
+    if rounds <= full:
+        return rounds, True
+    return (full if rounds > 2 * full else rounds // 2), False
+
+
+def _inject(run: Run, stretch: Stretch, wanted: dict[str, int], left: dict[str, int], share: float) -> None:
+    """Settles the stretch with its share of what is left to inject; counts down ``left``."""
+    if not wanted:
+        stretch.settle(run)
+        return
+    quota = {name: count if share >= 1 else int(run.rng.binomial(count, share)) for name, count in left.items()}
+    planter = Planter(run, stretch)
+    if wanted.keys() & {"early-read", "torn-transaction"}:
+        planter.healthy_transactions()
+    for name, count in quota.items():
+        if name not in MISREADS:
+            left[name] -= planter.plant(name, count)
+    planter.finish()
+    stretch.settle(run)
+    misplace(stretch, planter)
+    misreader = Misreader(stretch, planter.sites.touched, run.rng)
+    for name in MISREADS:
+        if quota.get(name):
+            left[name] -= misreader.plant(name, quota[name])
+    misreader.finish()
 
 
 def _events(run: Run) -> pa.Table:

@@ -87,9 +87,7 @@ def place(partitions: Partitions, sends: Sends, turns: list[Ints]) -> Placed:
         start = end - step
         # Offsets of a new key start again at 0.
         starts = np.searchsorted(turn, np.arange(len(ids)))
-        base = (
-            np.where(starts < mine.size, start[np.minimum(starts, mine.size - 1)], 0) if mine.size else starts
-        )
+        base = np.where(starts < mine.size, start[np.minimum(starts, mine.size - 1)], 0) if mine.size else starts
         base[0] = 0
         offset[mine] = np.where(sends.applied[mine], start - base[turn], NEVER)
         if mine.size and turn[-1] == len(ids) - 1:
@@ -125,16 +123,12 @@ class Reads:
 
     def sorted(self) -> Reads:
         order = np.lexsort((self.rank, self.round, self.consumer))
-        return Reads(
-            *(getattr(self, name)[order] for name in ("consumer", "round", "record", "rank", "value"))
-        )
+        return Reads(*(getattr(self, name)[order] for name in ("consumer", "round", "record", "rank", "value")))
 
     def without(self, entries: Ints) -> Reads:
         keep = np.ones(self.record.size, np.bool_)
         keep[entries] = False
-        return Reads(
-            *(getattr(self, name)[keep] for name in ("consumer", "round", "record", "rank", "value"))
-        )
+        return Reads(*(getattr(self, name)[keep] for name in ("consumer", "round", "record", "rank", "value")))
 
     def added(self, entries: Ints, rounds: Ints) -> Reads:
         """These entries again, in other rounds."""

@@ -57,9 +57,7 @@ def table(schema: pa.Schema, columns: dict[str, Ints]) -> pa.Table:
             arrays.append(_column(field, columns[field.name]))
         elif pa.types.is_dictionary(field.type):
             nulls = pa.nulls(length, pa.int32())
-            arrays.append(
-                pa.DictionaryArray.from_arrays(nulls, _ARROW.get(field.name, pa.array([], pa.string())))
-            )
+            arrays.append(pa.DictionaryArray.from_arrays(nulls, _ARROW.get(field.name, pa.array([], pa.string()))))
         else:
             arrays.append(pa.nulls(length, field.type))
     return pa.Table.from_arrays(arrays, schema=schema)

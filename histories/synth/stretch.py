@@ -235,9 +235,7 @@ def _poll_mops(stretch: Stretch, ops: dict[str, Ints], number: Ints) -> dict[str
     }
 
 
-def _seek_mops(
-    stretch: Stretch, ops: dict[str, Ints], number: Ints, entries: Ints, assign_op: Ints
-) -> dict[str, Ints]:
+def _seek_mops(stretch: Stretch, ops: dict[str, Ints], number: Ints, entries: Ints, assign_op: Ints) -> dict[str, Ints]:
     placed, reads, consuming = stretch.placed, stretch.reads, stretch.consuming
     assert placed is not None
     assert reads is not None

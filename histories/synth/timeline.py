@@ -237,9 +237,7 @@ def _sends(
     )
 
 
-def consume(
-    rng: np.random.Generator, clients: Clients, start: int, end: int, rounds: int, consumers: int
-) -> Consuming:
+def consume(rng: np.random.Generator, clients: Clients, start: int, end: int, rounds: int, consumers: int) -> Consuming:
     """``rounds`` polls of every consumer between ``start`` and ``end``, and one more after ``end``."""
     shape = (consumers, rounds)
     length = np.cumsum(rng.integers(500, 1_500, shape), axis=1)

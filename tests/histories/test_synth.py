@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from histories.meta import Meta
-from histories.synth import synthesize
+from histories.synth import ENTAILS, synthesize
 from tests.histories.plain import Plain
 
 NORMAL = {"int-send-skip"}
@@ -79,3 +79,42 @@ def test_the_seed_decides(tmp_path: Path) -> None:
 def test_too_few_operations_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="at least 180"):
         synthesize(tmp_path, 20, inject={}, seed=0)
+
+
+@pytest.mark.parametrize("name", sorted(ENTAILS))
+@pytest.mark.parametrize(("keys", "rotate"), [(10, 0), (3, 200), (1, 0)])
+def test_an_injected_anomaly_holds_exactly_so_often(tmp_path: Path, name: str, keys: int, rotate: int) -> None:
+    synthesize(tmp_path, 4_000, keys=keys, rotate=rotate, inject={name: 6}, seed=7)
+    plain = Plain(tmp_path)
+    assert len(plain.ops) == 4_000
+    plain.assert_well_formed()
+    plain.assert_readers_were_assigned()
+    found = plain.anomalies()
+    assert found[name] == 6 or (name in NORMAL and found[name] >= 6)
+    assert set(+found) <= {name} | ENTAILS[name] | NORMAL
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_anomalies_at_once(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("histories.synth.generate.STRETCH_OPS", 4_000)
+    inject = {name: 1 + number % 4 for number, name in enumerate(sorted(ENTAILS))}
+    synthesize(tmp_path, 12_000, keys=6, rotate=300, inject=inject, seed=seed)
+    plain = Plain(tmp_path)
+    plain.assert_well_formed()
+    plain.assert_readers_were_assigned()
+    found = plain.anomalies()
+    entailed = frozenset[str]().union(*ENTAILS.values()) | NORMAL
+    assert {name: found[name] for name in inject if name not in entailed} == {
+        name: count for name, count in inject.items() if name not in entailed
+    }
+    assert all(found[name] >= inject[name] for name in entailed)
+
+
+def test_an_unknown_anomaly_is_refused_with_the_nearest_names(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lost-write"):
+        synthesize(tmp_path, 1_000, inject={"lost-writes": 1}, seed=0)
+
+
+def test_too_many_cases_are_refused_with_how_many_fit(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="12 fit"):
+        synthesize(tmp_path, 1_000, inject={"duplicate": 50}, seed=0)
