@@ -8,7 +8,10 @@ place where there is one (other_*), and whether it breaks a promise.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pyspark import StorageLevel
 
 from checkers import order, realtime, values
 from checkers.load import History, rows
@@ -23,22 +26,43 @@ COLUMNS = (
 NAMES = tuple(each.split()[0] for each in COLUMNS.split(", "))
 
 
-def all_cases(history: History, *, transactions: bool) -> DataFrame:
-    """Every case of every anomaly, and the tallies of the metrics (their names start with ``#``)."""
-    shared = rows(history)
-    settled = values.settle(shared) if transactions else shared
-    log = values.log(settled)
-    known = values.values(history, log)
-    parts = [
-        values.cases(history, known),
-        values.phantoms(history),
-        order.cases(history, settled, log, known),
-        realtime.cases(history, settled),
-        values.passed_over(history, settled, known),
-    ]
-    if transactions:
-        parts.append(values.torn(history, known))
-    united = parts[0].select(*NAMES)
-    for each in parts[1:]:
-        united = united.unionByName(each.select(*NAMES))
-    return united
+@dataclass(frozen=True)
+class Cases:
+    """The frames that the checks share; the kept ones are let go by ``close``."""
+
+    history: History
+    rows: DataFrame
+    settled: DataFrame
+    log: DataFrame
+    known: DataFrame
+    transactions: bool
+
+    @staticmethod
+    def of(history: History, *, transactions: bool) -> Cases:
+        shared = rows(history)
+        settled = values.settle(shared) if transactions else shared
+        log = values.log(settled).persist(StorageLevel.MEMORY_AND_DISK)
+        return Cases(history, shared, settled, log, values.values(history, log), transactions)
+
+    def all(self) -> DataFrame:
+        """Every case of every anomaly but ``passed_over``, and the tallies (their names start with ``#``)."""
+        parts = [
+            values.cases(self.history, self.known),
+            values.phantoms(self.history),
+            order.cases(self.history, self.settled, self.log, self.known),
+            realtime.cases(self.history, self.settled),
+        ]
+        if self.transactions:
+            parts.append(values.torn(self.history, self.known))
+        united = parts[0].select(*NAMES)
+        for each in parts[1:]:
+            united = united.unionByName(each.select(*NAMES))
+        return united
+
+    def passed_over(self) -> DataFrame:
+        """Worth a job of its own only where a tally says that something committed was never read."""
+        return values.passed_over(self.history, self.settled, self.known).select(*NAMES)
+
+    def close(self) -> None:
+        for frame in (self.known, self.log, self.rows):
+            frame.unpersist()

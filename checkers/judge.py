@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from checkers import metrics as metrics_of
 from checkers.assumptions import broken_assumptions
-from checkers.cases import all_cases
+from checkers.cases import Cases
 from checkers.coverage import unserved
 from checkers.exercise import faults_of, judge_exercise
 from checkers.explain import Case, explain
-from checkers.load import History, open_history
+from checkers.load import History, has_transactions, open_history
 from checkers.names import ANOMALIES
 from checkers.promises import PromiseOverride
 from checkers.result import Finding, Judgement, Verdict
@@ -23,7 +23,7 @@ from histories.meta import Meta
 from histories.read import open_history as open_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 EXAMPLES = 8
 """At most so many examples of each anomaly; the count is always of all cases."""
@@ -62,7 +62,7 @@ def _judge(
     progress("measuring")
     measured = metrics_of.measure(history)
     progress("looking for anomalies")
-    tallies, found = _find(history, transactions=measured.outcomes.get("txn") is not None)
+    tallies, found = _find(history, transactions=has_transactions(folder))
     found += unserved(folder, meta)
     if only is not None:
         found = [case for case in found if case.anomaly in only]
@@ -87,18 +87,13 @@ def _find(history: History, *, transactions: bool) -> tuple[dict[str, int], list
 
     One aggregation instead of a sort: cases that nobody will read are counted where they are found.
     """
-    from pyspark.sql import functions as fn
-
-    cases = all_cases(history, transactions=transactions)
-    # an example's identity is spread over buckets; inside one, the worst is the fatal and earliest
-    bucket = fn.expr(f"CASE WHEN anomaly LIKE '#%' THEN 0 ELSE pmod(hash(key, value, offset, op), {EXAMPLES}) END")
-    worst = fn.struct(fn.expr("NOT fatal AS mild"), *[c for c in cases.columns if c not in ("anomaly", "fatal")])
-    rows = (
-        cases.select("anomaly", "fatal", bucket.alias("bucket"), worst.alias("worst"))
-        .groupBy("anomaly", "bucket")
-        .agg(fn.count("*").alias("n"), fn.count_if("fatal").alias("fatal_n"), fn.min("worst").alias("worst"))
-        .collect()
-    )
+    shared = Cases.of(history, transactions=transactions)
+    try:
+        rows = _worst(shared.all())
+        if any(row.anomaly == "#unread" for row in rows):
+            rows += _worst(shared.passed_over())
+    finally:
+        shared.close()
     tallies: dict[str, int] = {}
     found: list[Case] = []
     for row in rows:
@@ -109,6 +104,20 @@ def _find(history: History, *, transactions: bool) -> tuple[dict[str, int], list
         fatal = not worst_case.pop("mild")
         found.append(Case(row.anomaly, row.n, row.fatal_n, fatal, **worst_case))
     return tallies, found
+
+
+def _worst(cases: DataFrame) -> list[Row]:
+    from pyspark.sql import functions as fn
+
+    # an example's identity is spread over buckets; inside one, the worst is the fatal and earliest
+    bucket = fn.expr(f"CASE WHEN anomaly LIKE '#%' THEN 0 ELSE pmod(hash(key, value, offset, op), {EXAMPLES}) END")
+    worst = fn.struct(fn.expr("NOT fatal AS mild"), *[c for c in cases.columns if c not in ("anomaly", "fatal")])
+    return (
+        cases.select("anomaly", "fatal", bucket.alias("bucket"), worst.alias("worst"))
+        .groupBy("anomaly", "bucket")
+        .agg(fn.count("*").alias("n"), fn.count_if("fatal").alias("fatal_n"), fn.min("worst").alias("worst"))
+        .collect()
+    )
 
 
 def _findings(history: History, found: list[Case], tallies: dict[str, int]) -> list[Finding]:

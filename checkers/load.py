@@ -1,9 +1,11 @@
 """From a sealed history to the rows that the checks share.
 
 The design of the whole: one scan of ``mops`` makes *rows*, narrow and numeric; one exchange by key puts
-all rows of a key on one task; every per-key check is an aggregation or a window below that exchange.
-The columns travel through the exchange inside one struct, so that each check asks for the very same
-exchange and Spark runs it once (see :mod:`checkers.session`).
+all rows of a key on one task, and there they are kept (columnar, in memory while they fit and on disk
+beyond); every per-key check is an aggregation or a window below that exchange, and needs no other.
+
+Settings of producers and topics become literals of the plan rather than joins: there are few of them,
+and a plan with few joins is what makes a small history quick.
 
 A row's ``fate`` is what is known of its send by the definitions: outside transactions the status of
 the step, inside them the type of the transaction, and *info* for every send with acks=0.
@@ -13,12 +15,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.promises import PromiseOverride, producer_table
+from checkers.promises import PromiseOverride, Promises, one_of
 from histories.meta import Meta
+from histories.schema import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +49,20 @@ ROWS = """
 """
 
 
+KEYS = pa.schema(
+    [
+        pa.field("key", pa.int32(), False),
+        pa.field("unclean", pa.bool_(), False),
+        pa.field("exempt", pa.bool_(), False),
+        pa.field("compacted", pa.bool_(), False),
+        pa.field("raw_complete", pa.bool_(), False),
+        pa.field("raw_start", pa.int64(), False),
+        pa.field("committed_complete", pa.bool_(), False),
+        pa.field("committed_start", pa.int64(), False),
+    ]
+)
+
+
 @dataclass(frozen=True)
 class History:
     """A history as Spark sees it."""
@@ -53,76 +71,92 @@ class History:
     meta: Meta
     ops: DataFrame
     mops: DataFrame
-    producers: DataFrame
-    """producer, safe, idempotent, single, acks_zero."""
+    promises: Promises
     keys: DataFrame
-    """key, unclean, exempt, compacted, raw_complete, raw_start, committed_complete, committed_start."""
+    """Settings and final scans of each key; the columns of KEYS."""
+    unclean: str
+    compacted: str
+    """SQL conditions on ``key``."""
     void: bool
 
 
 def open_history(spark: SparkSession, folder: Path, meta: Meta, override: PromiseOverride) -> History:
     def table(name: str) -> DataFrame:
-        return spark.read.parquet(str(folder / name))
+        return spark.read.schema(_spark_schema(TABLES[name])).parquet(str(folder / name))
 
-    producers = spark.createDataFrame(
-        producer_table(meta, override),
-        "producer int, safe boolean, idempotent boolean, single boolean, acks_zero boolean",
+    keys = _key_table(folder, meta, override)
+    return History(
+        folder,
+        meta,
+        table("ops"),
+        table("mops"),
+        Promises.of(meta, override),
+        spark.createDataFrame(pa.Table.from_pylist(keys, KEYS)),
+        one_of("key", [row["key"] for row in keys if row["unclean"]]),
+        one_of("key", [row["key"] for row in keys if row["compacted"]]),
+        bool(override.void),
     )
-    keys = spark.createDataFrame(
-        _key_table(folder, meta, override),
-        "key int, unclean boolean, exempt boolean, compacted boolean, raw_complete boolean, raw_start long, "
-        "committed_complete boolean, committed_start long",
-    )
-    return History(folder, meta, table("ops"), table("mops"), producers, keys, bool(override.void))
 
 
-_KeyRow = tuple[int, bool, bool, bool, bool, int, bool, int]
+_SPARK_TYPES = {"int32": "int", "int64": "long", "bool": "boolean", "list<element: int32>": "array<int>"}
 
 
-def _key_table(folder: Path, meta: Meta, override: PromiseOverride) -> list[_KeyRow]:
+def _spark_schema(schema: pa.Schema) -> str:
+    """The schema as Spark says it, so that reading starts no job to infer it."""
+    return ", ".join(f"`{each.name}` {_SPARK_TYPES.get(str(each.type), 'string')}" for each in schema)
+
+
+def _key_table(folder: Path, meta: Meta, override: PromiseOverride) -> list[dict[str, Any]]:
     """Settings and final scans of each key; small, so the driver makes it."""
     complete: dict[tuple[int, str], int] = {}
     for row in pq.read_table(folder / "coverage").to_pylist():
         if row["complete"]:
             complete[(row["key"], row["isolation"])] = row["log_start"] or 0
-    table: list[_KeyRow] = []
+    table: list[dict[str, Any]] = []
     for key, info in enumerate(meta.keys):
         topic = meta.topics[info.topic]
-        unclean = topic.unclean_leader_election if override.unclean is None else override.unclean
         raw = complete.get((key, "read_uncommitted"))
         committed = complete.get((key, "read_committed"))
-        compacted = "compact" in topic.cleanup_policy
         table.append(
-            (
-                key,
-                unclean,
-                info.deleted,
-                compacted,
-                raw is not None,
-                raw or 0,
-                committed is not None,
-                committed or 0,
-            )
+            {
+                "key": key,
+                "unclean": topic.unclean_leader_election if override.unclean is None else override.unclean,
+                "exempt": info.deleted,
+                "compacted": "compact" in topic.cleanup_policy,
+                "raw_complete": raw is not None,
+                "raw_start": raw or 0,
+                "committed_complete": committed is not None,
+                "committed_start": committed or 0,
+            }
         )
     return table
 
 
+def has_transactions(folder: Path) -> bool:
+    """Whether any operation is a transaction. ``txn`` is the last of all names of ``f``, so the
+    largest one in the files' statistics tells."""
+    for part in sorted((folder / "ops").glob("*.parquet")):
+        footer = pq.read_metadata(part)
+        column = footer.schema.names.index("f")
+        for group in range(footer.num_row_groups):
+            statistics = footer.row_group(group).column(column).statistics
+            if statistics is None or not statistics.has_min_max or statistics.max == "txn":
+                return True
+    return False
+
+
 def rows(history: History) -> DataFrame:
-    """The shared rows, exchanged by key. Every per-key check starts from this very frame."""
+    """The shared rows, exchanged by key and kept. Every per-key check starts from this very frame."""
+    from pyspark import StorageLevel
     from pyspark.sql import functions as fn
 
-    acks_zero = history.producers.where("acks_zero").select(fn.col("producer"), fn.lit(True).alias("acks_zero"))
-    zero = [row.producer for row in acks_zero.select("producer").collect()] if _has_acks_zero(history.meta) else []
-    flagged = history.mops.withColumn("acks_zero", fn.coalesce(fn.col("producer").isin(zero), fn.lit(False)))
+    flagged = history.mops.withColumn("acks_zero", fn.expr(history.promises.acks_zero))
     narrow = flagged.where("defect IS NULL AND (value IS NOT NULL OR kind NOT IN ('send', 'poll'))").selectExpr(
         *_columns()
     )
-    packed = narrow.select("key", fn.struct(*[name for name in narrow.columns if name != "key"]).alias("row"))
-    return packed.repartition("key").select("key", "row.*")
-
-
-def _has_acks_zero(meta: Meta) -> bool:
-    return any(each.acks == 0 for each in meta.producers)
+    cores = history.ops.sparkSession.sparkContext.defaultParallelism
+    parts = max(cores, min(2000, history.meta.counts.get("mops", 0) // 500_000))
+    return narrow.repartition(parts, "key").persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def _columns() -> list[str]:

@@ -60,16 +60,16 @@ def pairs(history: History, settled: DataFrame, known: DataFrame) -> DataFrame:
         placed = placed.withColumn(f"low_{name}", fn.lag(name).over(walk))
     successive = "NOT boundary AND low_op IS NOT NULL AND NOT low_boundary AND (sent OR low_op = op OR low_op_ok)"
     return (
-        placed.where(successive)
-        .join(fn.broadcast(history.keys.select("key", "unclean", "compacted")), "key", "left")
-        .join(fn.broadcast(history.producers.drop("acks_zero")), "producer", "left")
+        placed.where(f"{successive} AND NOT {history.compacted}")
+        .withColumn("unclean", fn.expr(history.unclean))
+        .withColumn("safe", fn.expr(history.promises.safe))
+        .withColumn("idempotent", fn.expr(history.promises.idempotent))
+        .withColumn("single", fn.expr(history.promises.single))
     )
 
 
 def backwards(history: History, compared: DataFrame) -> DataFrame:
-    found = compared.where(
-        "NOT COALESCE(compacted, false) AND ((sent AND place < low_place) OR (NOT sent AND place <= low_place))"
-    )
+    found = compared.where("((sent AND place < low_place) OR (NOT sent AND place <= low_place))")
     name = "concat(CASE WHEN low_op = op THEN 'int-' ELSE '' END, 'nonmonotonic-', CASE WHEN sent THEN 'send' ELSE 'poll' END)"
     sends = fatal("nonmonotonic-send", void=history.void)
     return found.selectExpr(
@@ -84,7 +84,7 @@ def along_offsets(history: History, compared: DataFrame, log: DataFrame, known: 
     from pyspark.sql import Window
     from pyspark.sql import functions as fn
 
-    probes = compared.where("NOT COALESCE(compacted, false) AND place > low_place + 1 AND (NOT sent OR low_op = op)")
+    probes = compared.where("place > low_place + 1 AND (NOT sent OR low_op = op)")
     probes = probes.selectExpr(
         "key", "place", "CAST(1 AS tinyint) AS class", "CAST(NULL AS boolean) AS is_committed", "value", "process", "op", "mop", "pos",
         "sent", "committed_only", "low_place", "low_op", "low_value", "low_op = op AS inside",
@@ -154,17 +154,17 @@ def _versions(history: History, log: DataFrame, known: DataFrame) -> DataFrame:
     )
     return (
         log.where(f"offset IS NOT NULL AND (reads > 0 OR fate = {OK})")
-        .join(uncommitted, fn.expr("key = u_key AND value = u_value"), "left")
-        .join(fn.broadcast(history.producers.select("producer", "safe")), "producer", "left")
-        .join(fn.broadcast(history.keys.select("key", "unclean")), "key", "left")
+        .join(fn.broadcast(uncommitted), fn.expr("key = u_key AND value = u_value"), "left")
+        .withColumn("safe", fn.expr(history.promises.safe))
+        .withColumn("unclean", fn.expr(history.unclean))
         .selectExpr(
             "key",
             "offset AS place",
-            "CAST(CASE WHEN reads > 0 OR COALESCE(safe, true) THEN 2 ELSE 3 END AS tinyint) AS class",
+            "CAST(CASE WHEN reads > 0 OR safe THEN 2 ELSE 3 END AS tinyint) AS class",
             "value",
             "send_process AS process",
             "COALESCE(send_op, read_op) AS op",
-            "NOT COALESCE(unclean, false) AS promised",
+            "NOT unclean AS promised",
             "uncommitted IS NULL AS is_committed",
         )
     )

@@ -27,12 +27,13 @@ spares the page cache), so a history is void only where ``--promises`` says so.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 
 from histories.errors import HistoryError
-from histories.meta import Meta
+from histories.meta import Meta, ProducerSettings
 
 SAFE = "safe"
 CLEAN = "clean"
@@ -108,23 +109,40 @@ class PromiseOverride:
         return PromiseOverride(**document)
 
 
-def producer_table(meta: Meta, override: PromiseOverride) -> list[tuple[int, bool, bool, bool, bool]]:
-    """producer, safe, idempotent or without retries, one request in flight, acks=0.
+def one_of(column: str, members: Sequence[int]) -> str:
+    """SQL for membership in a set known to the driver."""
+    return f"{column} IN ({', '.join(map(str, members))})" if members else "false"
 
-    Producer -1 stands for sends whose producer nobody recorded: they promise what the history's
-    producers all promise.
+
+@dataclass(frozen=True)
+class Promises:
+    """What each producer promises, as SQL conditions on the column ``producer``.
+
+    Producer -1 (or null) stands for sends whose producer nobody recorded: they promise what the
+    history's producers all promise.
     """
-    table = []
-    for number, each in enumerate(meta.producers):
-        safe = each.acks == -1 if override.safe is None else override.safe
-        once = each.idempotent or each.retries == 0
-        once = once if override.idempotent is None else override.idempotent
-        table.append((number, safe, once, each.max_in_flight == 1, each.acks == 0))
-    everyone = [row[1:4] for row in table]
-    table.append(
-        (-1, *(all(row[column] for row in everyone) for column in range(3)), False)  # type: ignore[arg-type]
-    )
-    return table
+
+    safe: str
+    idempotent: str
+    """Idempotent, or without retries."""
+    single: str
+    """One request in flight."""
+    acks_zero: str
+
+    @staticmethod
+    def of(meta: Meta, override: PromiseOverride) -> Promises:
+        def condition(holds: Callable[[ProducerSettings], bool], said: bool | None = None) -> str:
+            members = [n for n, each in enumerate(meta.producers) if (holds(each) if said is None else said)]
+            if len(members) == len(meta.producers):
+                members.append(-1)
+            return one_of("COALESCE(producer, -1)", members)
+
+        return Promises(
+            condition(lambda each: each.acks == -1, override.safe),
+            condition(lambda each: each.idempotent or each.retries == 0, override.idempotent),
+            condition(lambda each: each.max_in_flight == 1),
+            one_of("COALESCE(producer, -1)", [n for n, each in enumerate(meta.producers) if each.acks == 0]),
+        )
 
 
 def fatal(anomaly: str, *, void: bool) -> str:
@@ -132,4 +150,4 @@ def fatal(anomaly: str, *, void: bool) -> str:
     kind = FATAL_WHEN[anomaly]
     if void and kind != ALWAYS:
         return "false"
-    return CONDITION[kind]
+    return f"({CONDITION[kind]})"

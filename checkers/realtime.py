@@ -40,10 +40,9 @@ def cases(history: History, settled: DataFrame) -> DataFrame:
     late = moments.withColumn("highest", fn.max(fn.expr("CASE WHEN ack THEN offset END")).over(time_line))
     promise = fatal("realtime-order", void=history.void)
     return (
-        late.where("NOT ack AND highest > offset")
-        .join(fn.broadcast(history.keys.select("key", "unclean", "compacted")), "key", "left")
-        .join(fn.broadcast(history.producers.drop("acks_zero")), "producer", "left")
-        .where("NOT COALESCE(compacted, false)")
+        late.where(f"NOT ack AND highest > offset AND NOT {history.compacted}")
+        .withColumn("unclean", fn.expr(history.unclean))
+        .withColumn("safe", fn.expr(history.promises.safe))
         .selectExpr(
             "'realtime-order' AS anomaly",
             f"COALESCE({promise}, false) AS fatal",

@@ -23,10 +23,10 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    # The exchange by key is shared by every check. Pruning nested columns would push a different
-    # projection below it for each of them, and Spark would shuffle the history once per check.
-    "spark.sql.optimizer.expression.nestedPruning.enabled": "false",
-    "spark.sql.optimizer.nestedSchemaPruning.enabled": "false",
+    # What is kept by key must stay partitioned by key, or every check would exchange it again.
+    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.inMemoryColumnarStorage.batchSize": "20000",
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",

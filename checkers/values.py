@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+UNREAD = "committed AND reads = 0 AND acked IS NOT NULL"
+
+
 def settle(shared: DataFrame) -> DataFrame:
     """Give the sends of unknown transactions that a read_committed reader saw the fate *ok*."""
     from pyspark.sql import functions as fn
@@ -78,6 +81,7 @@ def log(settled: DataFrame) -> DataFrame:
 
 def values(history: History, log_rows: DataFrame) -> DataFrame:
     """One row per key and value, with the promises of its producer and the settings of its key."""
+    from pyspark import StorageLevel
     from pyspark.sql import functions as fn
 
     grouped = log_rows.groupBy("key", "value").agg(
@@ -115,7 +119,9 @@ def values(history: History, log_rows: DataFrame) -> DataFrame:
         grouped.withColumn("committed", fn.expr(committed))
         .withColumn("home", fn.expr("COALESCE(acked, first_read)"))
         .join(fn.broadcast(history.keys), "key", "left")
-        .join(fn.broadcast(history.producers.drop("acks_zero")), "producer", "left")
+        .withColumn("safe", fn.expr(history.promises.safe))
+        .withColumn("idempotent", fn.expr(history.promises.idempotent))
+        .persist(StorageLevel.MEMORY_AND_DISK)
     )
 
 
@@ -141,6 +147,7 @@ def conditions(history: History) -> dict[str, str]:
         "early-read": f"txn AND committed_read_ns < commit_ns - {2 * worst_error}",
         "unseen": f"committed AND reads = 0 AND {kept} AND ({uncertain} OR ({trimmed}))",
         "#value-sent-twice": "sends > 1",
+        "#unread": f"{UNREAD} AND {kept}",
         "#missing-of-sent": f"delivered AND {kept} AND raw_complete AND NOT in_raw AND (home IS NULL OR home >= raw_start)",
     }
 
@@ -207,7 +214,7 @@ def passed_over(history: History, settled: DataFrame, known: DataFrame) -> DataF
     from pyspark.sql import functions as fn
 
     unread = known.where(
-        "committed AND reads = 0 AND acked IS NOT NULL AND NOT COALESCE(exempt, false) "
+        f"{UNREAD} AND NOT COALESCE(exempt, false) "
         f"AND NOT COALESCE(compacted, false) AND NOT COALESCE({conditions(history)['lost-write']}, false)"
     ).selectExpr("acked AS place", "1 AS is_value", "CAST(NULL AS long) AS reached", "*")
     by_reader = Window.partitionBy("key", "process").orderBy("op", "mop", "pos")
