@@ -35,9 +35,7 @@ def test_shipped_plans_are_the_promised_ones() -> None:
 
 
 def test_existing_needs_bootstrap_servers() -> None:
-    with pytest.raises(
-        PlanError, match=r"target\.bootstrap: an existing cluster needs its bootstrap servers"
-    ):
+    with pytest.raises(PlanError, match=r"target\.bootstrap: an existing cluster needs its bootstrap servers"):
         load("existing")
 
 
@@ -99,12 +97,9 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 def test_an_override_is_checked_like_a_line_of_the_file() -> None:
     assert (
-        message("", "clients.ack=1")
-        == "--set clients.ack=1: unknown field 'clients.ack'; did you mean 'clients.acks'?"
+        message("", "clients.ack=1") == "--set clients.ack=1: unknown field 'clients.ack'; did you mean 'clients.acks'?"
     )
-    assert message("", "topic.partitions=no").startswith(
-        "--set topic.partitions=no: topic.partitions: expected"
-    )
+    assert message("", "topic.partitions=no").startswith("--set topic.partitions=no: topic.partitions: expected")
     assert message("seed = 3", "seed.x=1") == "--set seed.x=1: unknown field 'seed.x'"
 
 
@@ -182,9 +177,7 @@ def test_dump_reads_back_the_same(name: str) -> None:
     settings=st.dictionaries(st.text(CHARACTERS, min_size=1), st.text("a'\"\\\n\x7f")),
     retries=st.integers(1, 2**31 - 1),
 )
-def test_any_plan_survives_its_dump(
-    name: str, seed: int, limit: float, settings: dict[str, str], retries: int
-) -> None:
+def test_any_plan_survives_its_dump(name: str, seed: int, limit: float, settings: dict[str, str], retries: int) -> None:
     plan = Plan(
         name=name,
         seed=seed,
@@ -197,9 +190,7 @@ def test_any_plan_survives_its_dump(
 
 def test_the_reference_is_up_to_date() -> None:
     page = ROOT / "docs" / "reference" / "plan.md"
-    assert page.read_text() == plan_reference(), (
-        "run: python -m harness.planreference > docs/reference/plan.md"
-    )
+    assert page.read_text() == plan_reference(), "run: python -m harness.planreference > docs/reference/plan.md"
 
 
 def test_the_reference_documents_every_field() -> None:
