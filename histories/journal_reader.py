@@ -63,10 +63,9 @@ class Header:
 class JournalReader:
     """One pass over a journal. ``header`` is None when the worker died before its first frame was whole."""
 
-    def __init__(self, path: Path, chunk_bytes: int = CHUNK_BYTES) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.torn_bytes = 0
-        self._chunk_bytes = chunk_bytes
         self.header = self._read_header()
 
     def chunks(self) -> Iterator[Chunk]:
@@ -75,7 +74,7 @@ class JournalReader:
         with self.path.open("rb") as file:
             base, carried = 0, b""
             while True:
-                fresh = file.read(max(self._chunk_bytes, len(carried)))
+                fresh = file.read(max(CHUNK_BYTES, len(carried)))
                 data = carried + fresh
                 places, lengths, stop, broken = _frames_in(data)
                 if places:

@@ -23,6 +23,7 @@ from histories.journal_reader import Bytes, Chunk, Header, JournalReader, Places
 
 RUN_ROWS: Final = 262_144
 MERGE_ROWS: Final = 32_768
+MIN_BLOCK_ROWS: Final = 1024
 
 ROW: Final = np.dtype(
     [
@@ -60,9 +61,7 @@ class JournalIndex:
 
 def index_journal(reader: JournalReader, number: int, index_path: Path) -> JournalIndex:
     assert reader.header is not None
-    index = JournalIndex(
-        reader.path, number, reader.header, np.empty(0, ROW), [], np.empty(0, np.int32), torn_bytes=0
-    )
+    index = JournalIndex(reader.path, number, reader.header, np.empty(0, ROW), [], np.empty(0, np.int32), torn_bytes=0)
     index_path.write_bytes(b"")
     count = 0
     for chunk in reader.chunks():
@@ -143,9 +142,7 @@ def _note_completions(path: Path, chunk: Chunk, rows: Rows, before: int) -> None
 
 
 def _note_commits(path: Path, chunk: Chunk, rows: Rows, before: int) -> None:
-    _, head = _completed_ops(
-        path, chunk, Frame.COMMIT_REQUESTED, layout.COMMIT_REQUESTED_DTYPE, before, "commit"
-    )
+    _, head = _completed_ops(path, chunk, Frame.COMMIT_REQUESTED, layout.COMMIT_REQUESTED_DTYPE, before, "commit")
     rows["commit_ns"][head["op"]] = head["commit_ns"]
 
 
@@ -199,10 +196,10 @@ def _sort_runs(rows: Rows) -> list[tuple[int, int]]:
     return runs
 
 
-def merged(indexes: Sequence[JournalIndex], merge_rows: int = MERGE_ROWS) -> Iterator[Rows]:
+def merged(indexes: Sequence[JournalIndex]) -> Iterator[Rows]:
     """All operations in the order of the history, in batches."""
     runs = [(index.rows, start, stop) for index in indexes for start, stop in index.runs]
-    share = max(merge_rows // max(len(runs), 1), 1024)
+    share = max(MERGE_ROWS // max(len(runs), 1), MIN_BLOCK_ROWS)
     size = share
     while runs:
         blocks = [rows[at : min(at + size, stop)] for rows, at, stop in runs]
@@ -224,7 +221,5 @@ def merged(indexes: Sequence[JournalIndex], merge_rows: int = MERGE_ROWS) -> Ite
         batch = np.concatenate([block[:count] for block, count in zip(blocks, taken, strict=True)])
         yield batch[np.lexsort((batch["op"], batch["journal"], batch["invoke_ns"]))]
         runs = [
-            (rows, at + count, stop)
-            for (rows, at, stop), count in zip(runs, taken, strict=True)
-            if at + count < stop
+            (rows, at + count, stop) for (rows, at, stop), count in zip(runs, taken, strict=True) if at + count < stop
         ]
