@@ -38,14 +38,14 @@ def number(value: Any) -> str:
 
 
 def named(name: str) -> tuple[str, str]:
-    """``send-latency-p99-ms`` → label and unit."""
-    plain = name.replace("_", "-")
-    if plain.endswith("availability"):
-        return plain.replace("-", " "), "%"
-    for suffix, unit in _UNITS:
-        if plain.endswith(suffix):
-            return plain.removesuffix(suffix).replace("-", " "), unit
-    return plain.replace("-", " "), ""
+    """``send-latency-ms p99`` → its label and its unit; the unit ends one of the words."""
+    words, unit = [], ""
+    for word in name.replace("_", "-").split(" "):
+        suffix, of_word = next((each for each in _UNITS if word.endswith(each[0])), ("", ""))
+        words.append(word.removesuffix(suffix).replace("-", " "))
+        unit = of_word or unit
+    label = " ".join(words)
+    return label, "%" if label.endswith("availability") and not unit else unit
 
 
 def metric(name: str, value: Any) -> str:
@@ -100,14 +100,12 @@ def flat(metrics: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 _HEADLINE = (
     "acknowledged",
     "polled",
-    "sends-ok",
-    "polls-ok",
     "availability",
     "longest-unavailability-s",
-    "send-latency-p50-ms",
-    "send-latency-p99-ms",
-    "faults-landed",
-    "lost-per-million",
+    "send-latency-ms p50",
+    "send-latency-ms p99",
+    "lag-ms p99",
+    "losses-per-million",
     "duplicates-per-million",
     "missing-of-sent-per-million",
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from checkers.result import Finding, Judgement, Verdict
 from harness.report import figures
 
@@ -44,3 +47,12 @@ def summary(judgement: Judgement) -> str:
         named = ", ".join(f"{each.anomaly} ({figures.count(each.count)})" for each in observed)
         return f"No guarantee was violated; observed where none was given: {named}."
     return "No guarantee was violated, and no anomaly was seen."
+
+
+def replay_command(judgement: Judgement, run_folder: Path | None) -> str:
+    """What to type to see this again: the run from its stored plan, or the judging of a history."""
+    seed = judgement.meta.get("seed")
+    if run_folder is not None and judgement.meta.get("origin") == "run":
+        command = ["tidemark", "run", str(run_folder / "plan.toml")]
+        return shlex.join(command if seed is None else [*command, "--seed", str(seed)])
+    return shlex.join(["tidemark", "check", judgement.path])

@@ -1,0 +1,195 @@
+"""``tidemark check``: judge stored or imported histories."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from harness.exits import Exit, UsageError, worst
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from checkers.promises import PromiseOverride
+    from checkers.result import Judgement
+    from harness.commands.sources import Source
+    from histories.store import RunStore
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "check",
+        help="judge a stored or an imported history",
+        description="Judge histories: runs by id or folder, sealed histories, or files in Jepsen's format.",
+        epilog="The exit code is that of the worst history. A path that is no history is said and passed over, "
+        "and the exit code is then never 0.",
+    )
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="a run's id or folder, 'latest', a sealed history, or *.edn, *.json, *.jsonl (also .gz)",
+    )
+    parser.add_argument("--master", metavar="URL", help="a Spark cluster, such as spark://host:7077; default: local[*]")
+    parser.add_argument("--json", metavar="FILE", help="write one JSON document per history and line; '-': to stdout")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report page (of one history)")
+    parser.add_argument("--only", metavar="NAME,…", help="only these anomalies")
+    parser.add_argument(
+        "--promises",
+        type=Path,
+        metavar="FILE",
+        help="TOML with safe, idempotent, unclean, void = true or false: what was promised, "
+        "where the history does not say it",
+    )
+    parser.add_argument("--store", metavar="DIR", help="where runs are kept; default: $TIDEMARK_STORE, else ./runs")
+    parser.set_defaults(execute=execute)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What applies to all histories of one command."""
+
+    master: str | None
+    only: frozenset[str] | None
+    promises: PromiseOverride | None
+    html: Path | None
+    quiet: bool
+    """JSON goes to stdout, so nothing else may."""
+
+
+def execute(options: argparse.Namespace) -> int:
+    from checkers.promises import PromiseOverride
+    from histories.store import RunStore
+
+    if options.html and len(options.paths) > 1:
+        raise UsageError(f"--html {options.html}: one page is of one history, and {len(options.paths)} are given")
+    request = Request(
+        options.master,
+        None if options.only is None else only_names(options.only),
+        PromiseOverride.read(options.promises) if options.promises else None,
+        options.html,
+        options.json == "-",
+    )
+    with ExitStack() as cleanup:
+        output = _json_output(options.json, cleanup)
+        return Checking(request, RunStore.locate(options.store), output, cleanup).all(options.paths)
+
+
+def only_names(text: str) -> frozenset[str]:
+    """The names of ``--only``, each a known one."""
+    from checkers.names import ANOMALIES
+    from harness.planrules import nearest
+
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    if not names:
+        raise UsageError("--only: expected names of anomalies, separated by commas")
+    for each in names:
+        if each not in ANOMALIES:
+            hint = nearest(each, ANOMALIES) or f"; known are {', '.join(ANOMALIES)}"
+            raise UsageError(f"--only: unknown anomaly {each!r}{hint}")
+    return frozenset(names)
+
+
+def _json_output(given: str | None, cleanup: ExitStack) -> IO[str] | None:
+    if given is None or given == "-":
+        return sys.stdout if given else None
+    try:
+        return cleanup.enter_context(open(given, "w", encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--json {given}: cannot be written: {error.strerror}") from None
+
+
+class Checking:
+    """Judges one history after the other on one Spark session, which starts when the first is found."""
+
+    def __init__(self, request: Request, store: RunStore, output: IO[str] | None, cleanup: ExitStack) -> None:
+        self._request = request
+        self._store = store
+        self._output = output
+        self._cleanup = cleanup
+        self._session: SparkSession | None = None
+
+    def all(self, paths: Iterable[str]) -> Exit:
+        return worst([self._one(each) for each in paths])
+
+    def _one(self, path: str) -> int:
+        from harness.commands.sources import opened
+        from histories.errors import HistoryError
+
+        try:
+            with opened(path, self._store) as source:
+                judgement = self._about(source, self._judge(source))
+                self._keep(source, judgement)
+        except HistoryError as error:
+            for line in str(error).splitlines():
+                print(f"tidemark: {line}", file=sys.stderr)
+            self._write({"path": path, "error": str(error)})
+            return Exit.USAGE
+        self._write(judgement.document())
+        return judgement.verdict.exit_code
+
+    def _judge(self, source: Source) -> Judgement:
+        from checkers.judge import judge
+        from histories.read import open_history
+
+        open_history(source.history)  # what is no history is said before Spark is started for it
+        return judge(
+            self._spark(),
+            source.history,
+            path_label=source.label,
+            only=self._request.only,
+            promises=self._request.promises,
+            progress=lambda what: self._progress(source.label, what),
+        )
+
+    @staticmethod
+    def _about(source: Source, judgement: Judgement) -> Judgement:
+        """Add what only the run's folder knows to the report's header."""
+        if source.run is None:
+            return judgement
+        return replace(judgement, meta={**judgement.meta, "plan": source.plan_name()})
+
+    def _spark(self) -> SparkSession:
+        if self._session is None:
+            from checkers import session
+
+            self._progress("Spark", "starting")
+            self._session = session.start(self._request.master)
+            self._cleanup.callback(self._session.stop)
+        return self._session
+
+    def _progress(self, label: str, what: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\x1b[2K\r{label}: {what} …", end="\r", file=sys.stderr, flush=True)
+
+    def _keep(self, source: Source, judgement: Judgement) -> None:
+        """Print the summary, and write the page that was asked for and the reports of a stored run."""
+        from harness.report import html, terminal
+        from harness.report.words import replay_command
+
+        replay = replay_command(judgement, source.run.folder if source.run else None)
+        pages = [self._request.html] if self._request.html else []
+        whole = self._request.only is None and self._request.promises is None
+        if source.run is not None and whole:
+            document = json.dumps(judgement.document(), ensure_ascii=False)
+            source.run.report_json.write_text(document + "\n", encoding="utf-8")
+            pages.append(source.run.report_html)
+        for each in pages:
+            try:
+                html.write(judgement, each, replay=replay)
+            except OSError as error:
+                raise UsageError(f"{each}: cannot be written: {error.strerror}") from None
+        if sys.stderr.isatty():
+            print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
+        if not self._request.quiet:
+            terminal.print_summary(judgement, report=pages[0] if pages else None, replay=replay)
+
+    def _write(self, document: dict[str, Any]) -> None:
+        if self._output is not None:
+            print(json.dumps(document, ensure_ascii=False), file=self._output, flush=True)

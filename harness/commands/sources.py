@@ -1,0 +1,76 @@
+"""What ``check`` and ``explain`` may be given: a run's id, its folder, a sealed history, a Jepsen file."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.commands.synth import JEPSEN_SUFFIXES
+from histories.errors import HistoryError
+from histories.store import Run, RunStore
+
+
+@dataclass(frozen=True)
+class Source:
+    label: str
+    """What the person typed."""
+    history: Path
+    """The folder of the sealed history."""
+    run: Run | None = None
+    """The run it belongs to, if it belongs to one."""
+
+    def plan_name(self) -> str | None:
+        """The name of the run's plan, as stored with it."""
+        if self.run is None or not self.run.plan.is_file():
+            return None
+        try:
+            name = tomllib.loads(self.run.plan.read_text(encoding="utf-8")).get("name")
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+            return None
+        return None if name is None else str(name)
+
+
+@contextmanager
+def opened(given: str, store: RunStore) -> Iterator[Source]:
+    """Find the history that is meant. An imported one is gone afterwards; a run that died is sealed first."""
+    path = Path(given)
+    if path.is_file():
+        with _imported(path) as folder:
+            yield Source(given, folder)
+    elif path.is_dir():
+        yield _folder(given, path)
+    elif path.exists() or "/" in given:
+        raise HistoryError(f"{given}: no such file or folder")
+    else:
+        run = store.get(given)
+        yield _folder(given, run.folder)
+
+
+def _folder(label: str, folder: Path) -> Source:
+    if not ((folder / "history").is_dir() or (folder / "journal").is_dir()):
+        return Source(label, folder)
+    run = Run(folder.resolve().name, folder)
+    if not run.sealed:
+        from histories.seal import seal_leftover
+
+        seal_leftover(folder)
+    return Source(label, run.history, run)
+
+
+@contextmanager
+def _imported(path: Path) -> Iterator[Path]:
+    if not path.name.endswith(JEPSEN_SUFFIXES):
+        raise HistoryError(f"{path}: expected a folder, or a Jepsen history ({', '.join(JEPSEN_SUFFIXES)})")
+    from histories.jepsen import import_jepsen  # type: ignore[import-not-found, unused-ignore]
+
+    folder = Path(tempfile.mkdtemp(prefix="tidemark-import-"))
+    try:
+        import_jepsen(path, folder / "history")
+        yield folder / "history"
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
