@@ -70,10 +70,10 @@ def index_journal(reader: JournalReader, number: int, index_path: Path) -> Journ
             with index_path.open("ab") as file:
                 file.write(fresh.tobytes())
         before, count = count, count + len(fresh)
-        if count:
-            rows = np.memmap(index_path, ROW, "r+")
-            _note_completions(reader.path, chunk, rows, before)
-            _note_commits(reader.path, chunk, rows, before)
+        # An empty file cannot be mapped; a completion before any invocation is refused all the same.
+        rows = np.memmap(index_path, ROW, "r+") if count else np.empty(0, ROW)
+        _note_completions(reader.path, chunk, rows, before)
+        _note_commits(reader.path, chunk, rows, before)
         _note_rare(reader.path, chunk, index)
     index.torn_bytes = reader.torn_bytes
     if count:
