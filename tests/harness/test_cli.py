@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import checkers.judge
 import checkers.session
 import harness.commands.runs
 from checkers.names import ANOMALIES
@@ -50,7 +49,7 @@ def verdicts(monkeypatch: pytest.MonkeyPatch) -> dict[str, Verdict]:
             raise HistoryError(f"{folder}: refused by the judge")
         return replace(report_sample.valid(), path=path_label, verdict=found.get(name, Verdict.VALID))
 
-    monkeypatch.setattr(checkers.judge, "judge", judge)
+    monkeypatch.setitem(sys.modules, "checkers.judge", SimpleNamespace(judge=judge))
     monkeypatch.setattr(checkers.session, "start", lambda _master: Session())
     return found
 
@@ -280,7 +279,7 @@ def a_runner(monkeypatch: pytest.MonkeyPatch, *, interrupted: bool) -> None:
             each(RecordedEvent("phase", time_ns=0, detail="load"))
         return SimpleNamespace(run=run, interrupted=interrupted)
 
-    monkeypatch.setitem(sys.modules, "harness.run", SimpleNamespace(record=record))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "harness.run", SimpleNamespace(record=record))
 
 
 def test_run_records_judges_and_reports(
