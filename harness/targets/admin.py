@@ -39,9 +39,7 @@ class Admin:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         # Broken connections are what a chaos run is made of: nothing that librdkafka should print.
-        self._client = AdminClient(
-            {"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 5000}
-        )
+        self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 5000})
 
     def metadata(self) -> ClusterMetadata | None:
         try:
@@ -62,9 +60,7 @@ class Admin:
 
         def attempt(first: bool) -> None:
             try:
-                self._client.create_topics([topic], operation_timeout=_PATIENCE_S)[name].result(
-                    2 * _PATIENCE_S
-                )
+                self._client.create_topics([topic], operation_timeout=_PATIENCE_S)[name].result(2 * _PATIENCE_S)
             except KafkaException as error:
                 # After a time-out, "exists" is our own earlier attempt.
                 if first or error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -87,9 +83,7 @@ class Admin:
     def delete_topic(self, name: str, timeout_s: float) -> None:
         def attempt(first: bool) -> None:  # noqa: ARG001
             try:
-                self._client.delete_topics([name], operation_timeout=_PATIENCE_S)[name].result(
-                    2 * _PATIENCE_S
-                )
+                self._client.delete_topics([name], operation_timeout=_PATIENCE_S)[name].result(2 * _PATIENCE_S)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise
@@ -119,9 +113,7 @@ class AdminView:
         self._admin = admin
         metadata = admin.metadata()
         if metadata is None:
-            raise TargetError(
-                f"no broker answers at {admin.bootstrap}: is the cluster running, is the address right?"
-            )
+            raise TargetError(f"no broker answers at {admin.bootstrap}: is the cluster running, is the address right?")
         self.brokers = tuple(sorted(metadata.brokers))
 
     def controller(self) -> int | None:
@@ -162,9 +154,7 @@ class AdminView:
         metadata = self._admin.metadata()
         if metadata is None:
             return ["no broker answers"]
-        wrong = [
-            f"{node_name(each)} is not registered" for each in self.brokers if each not in metadata.brokers
-        ]
+        wrong = [f"{node_name(each)} is not registered" for each in self.brokers if each not in metadata.brokers]
         for name, topic in sorted(metadata.topics.items()):
             for number, partition in sorted(topic.partitions.items()):
                 if _known(partition.leader) is None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from harness.plan import TopicPlan
+from nemesis.control import ControlError
 from nemesis.view import ClusterView
 
 
-class TargetError(Exception):
+class TargetError(ControlError):
     """The cluster cannot be brought up or does not answer; the message says what to do."""
 
 

@@ -106,14 +106,10 @@ class KafkaTarget:
         def is_member() -> bool:
             if not self._fleet.is_alive(node):
                 code = self._fleet.exit_code(node)
-                raise TargetError(
-                    f"{node} ended with code {code} while it started:\n{tail(self._logs / node)}"
-                )
+                raise TargetError(f"{node} ended with code {code} while it started:\n{tail(self._logs / node)}")
             return self.registered(node) is True
 
-        wait_until(
-            is_member, timeout_s, lambda: f"{node} runs but does not register; see {self._logs / node}"
-        )
+        wait_until(is_member, timeout_s, lambda: f"{node} runs but does not register; see {self._logs / node}")
 
     def stop(self) -> None:
         if self._view is not None:

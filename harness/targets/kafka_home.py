@@ -117,9 +117,7 @@ def _fetch(environ: Mapping[str, str], java: Java) -> KafkaHome:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise TargetError(
-                f"Maven did not fetch Apache Kafka in {_FETCH_TIMEOUT_S:.0f} s. {_REMEDY}"
-            ) from None
+            raise TargetError(f"Maven did not fetch Apache Kafka in {_FETCH_TIMEOUT_S:.0f} s. {_REMEDY}") from None
         if done.returncode != 0 or not (Path(work) / "libs" / f"kafka_{_SCALA}-{VERSION}.jar").is_file():
             last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-12:])
             raise TargetError(f"Maven could not fetch Apache Kafka {VERSION}:\n{last}\n{_REMEDY}")

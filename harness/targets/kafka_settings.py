@@ -31,9 +31,7 @@ def logging_properties(logs: Path) -> str:
     return _LOGGING.format(appenders=appenders)
 
 
-def server_properties(
-    plan: TargetPlan, broker_id: int, address: str, port: int, zookeeper: str, data: Path
-) -> str:
+def server_properties(plan: TargetPlan, broker_id: int, address: str, port: int, zookeeper: str, data: Path) -> str:
     """The plan's own settings come last and win."""
     replicas = min(3, plan.brokers)
     in_sync = min(2, replicas)

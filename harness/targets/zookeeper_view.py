@@ -62,9 +62,7 @@ class ZooKeeperView:
         if picture is None:
             return ["ZooKeeper does not answer"]
         snapshot, replicas = picture
-        wrong = [
-            f"{node_name(each)} is not registered" for each in self._brokers if each not in snapshot.brokers
-        ]
+        wrong = [f"{node_name(each)} is not registered" for each in self._brokers if each not in snapshot.brokers]
         if snapshot.controller is None:
             wrong.append("there is no controller")
         for (topic, partition), assigned in sorted(replicas.items()):
@@ -84,9 +82,7 @@ class ZooKeeperView:
             self._client.stop()
             self._client.close()
 
-    def _picture(
-        self, wanted: Callable[[str], bool]
-    ) -> tuple[Snapshot, dict[tuple[str, int], list[int]]] | None:
+    def _picture(self, wanted: Callable[[str], bool]) -> tuple[Snapshot, dict[tuple[str, int], list[int]]] | None:
         """The snapshot, and which replicas each partition should have."""
         ids, topics = self._children("/brokers/ids"), self._children("/brokers/topics")
         if ids is None or topics is None:
@@ -112,9 +108,7 @@ class ZooKeeperView:
             controller=json.loads(controller[0])["brokerid"] if controller else None,
             controller_epoch=int(epoch[0]) if epoch else None,
             partitions={
-                key: _partition_state(answer[0])
-                for key, answer in zip(replicas, states, strict=True)
-                if answer
+                key: _partition_state(answer[0]) for key, answer in zip(replicas, states, strict=True) if answer
             },
         )
         return snapshot, replicas
