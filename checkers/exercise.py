@@ -57,7 +57,7 @@ def judge_exercise(
         return [], []
     lacking: list[str] = []
     quiet: list[str] = []
-    acknowledged = measured.total("send", "ok")
+    acknowledged = measured.total("ok")
     if acknowledged < meta.exercise.min_acknowledged:
         lacking.append(f"{acknowledged} sends were acknowledged, and the plan wants {meta.exercise.min_acknowledged}")
     landed = [fault for fault in faults if fault.landed]
@@ -81,8 +81,8 @@ def judge_exercise(
 def _idle(fault: Fault, measured: Measured) -> str | None:
     start = fault.start_ns // 10**9
     end = (fault.end_ns if fault.end_ns is not None else measured.last_ns) // 10**9
-    steps = sum(row.n for row in measured.steps if start <= row.second <= end)
-    acknowledged = measured.by_second("send", "ok")
+    steps = sum(each.n for each in measured.steps if start <= each.second <= end)
+    acknowledged = measured.by_second("ok")
     name = f"fault {fault.fault_id} ({fault.fault} {fault.node})"
     if steps < MIN_OPERATIONS:
         return f"{name} met {steps} operations while in force; {MIN_OPERATIONS} are needed"

@@ -29,8 +29,8 @@ class Case:
     offset: int | None = None
     process: int | None = None
     op: int | None = None
-    mop: int | None = None
-    pos: int | None = None
+    step: int | None = None
+    """mop * 2^32 + pos."""
     other_op: int | None = None
     other_offset: int | None = None
     other_value: int | None = None

@@ -7,23 +7,25 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from checkers import metrics as metrics_of
-from checkers.assumptions import broken_assumptions
-from checkers.cases import Cases
+from checkers.assumptions import broken_assumptions, operations
 from checkers.coverage import unserved
 from checkers.exercise import faults_of, judge_exercise
 from checkers.explain import Case, explain
+from checkers.found import PLACE, SPARK_SCHEMA
 from checkers.load import History, has_transactions, open_history
+from checkers.load import rows as rows_of
+from checkers.metrics import Measured, StepCount, document
 from checkers.names import ANOMALIES
+from checkers.partition import checker
 from checkers.promises import PromiseOverride
 from checkers.result import Finding, Judgement, Verdict
 from histories.meta import Meta
 from histories.read import open_history as open_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 EXAMPLES = 8
 """At most so many examples of each anomaly; the count is always of all cases."""
@@ -59,18 +61,20 @@ def _judge(
     progress: Callable[[str], None],
 ) -> Judgement:
     history = open_history(spark, folder, meta, promises)
-    progress("measuring")
-    measured = metrics_of.measure(history)
     progress("looking for anomalies")
-    tallies, found = _find(history, transactions=has_transactions(folder))
+    rows = find(history, transactions=has_transactions(folder), most=EXAMPLES)
+    tallies, found, steps = _sorted_out(rows)
+    progress("checking assumptions")
+    counted = operations(history)
+    measured = Measured(_outcomes(counted), steps, counted.get("last_ns", 0))
     found += unserved(folder, meta)
     if only is not None:
         found = [case for case in found if case.anomaly in only]
     progress("explaining")
-    findings = _findings(history, found, tallies)
-    metrics = metrics_of.document(measured, tallies, findings)
+    findings = _findings(history, found)
+    metrics = document(measured, tallies, findings)
     faults = faults_of(folder)
-    reasons = [*broken_assumptions(history, tallies)]
+    reasons = broken_assumptions(history, counted, tallies)
     unseen = next((each for each in findings if each.anomaly == "unseen"), None)
     if unseen:
         reasons.append(f"{unseen.count} committed values were never read, and no final scan of their keys is complete")
@@ -82,52 +86,74 @@ def _judge(
     return Judgement("", verdict, tuple(findings), tuple(reasons + lacking), metrics, faults, tuple(quiet))
 
 
-def _find(history: History, *, transactions: bool) -> tuple[dict[str, int], list[Case]]:
-    """Counts of all cases, and of each anomaly the worst case of each of a few buckets.
+def find(history: History, *, transactions: bool, most: int | None) -> list[Row]:
+    """Every case (``most`` None), or counts of all and the worst few of each anomaly; and the tallies.
 
-    One aggregation instead of a sort: cases that nobody will read are counted where they are found.
+    A partition names at most ``most`` examples of each anomaly and counts the others, so what reaches the
+    driver does not grow with the number of cases.
     """
-    shared = Cases.of(history, transactions=transactions)
-    try:
-        rows = _worst(shared.all())
-        if any(row.anomaly == "#unread" for row in rows):
-            rows += _worst(shared.passed_over())
-    finally:
-        shared.close()
-    tallies: dict[str, int] = {}
-    found: list[Case] = []
-    for row in rows:
-        if row.anomaly.startswith("#"):
-            tallies[row.anomaly] = tallies.get(row.anomaly, 0) + row.n
-            continue
-        worst_case: dict[str, Any] = row.worst.asDict()
-        fatal = not worst_case.pop("mild")
-        found.append(Case(row.anomaly, row.n, row.fatal_n, fatal, **worst_case))
-    return tallies, found
-
-
-def _worst(cases: DataFrame) -> list[Row]:
+    shared = rows_of(history, transactions=transactions)
+    check = checker(history, most=most, transactions=transactions)
+    found = shared.mapInArrow(check, SPARK_SCHEMA)
+    if not transactions:
+        return found.collect()
     from pyspark.sql import functions as fn
 
-    # an example's identity is spread over buckets; inside one, the worst is the fatal and earliest
-    bucket = fn.expr(f"CASE WHEN anomaly LIKE '#%' THEN 0 ELSE pmod(hash(key, value, offset, op), {EXAMPLES}) END")
-    worst = fn.struct(fn.expr("NOT fatal AS mild"), *[c for c in cases.columns if c not in ("anomaly", "fatal")])
-    return (
-        cases.select("anomaly", "fatal", bucket.alias("bucket"), worst.alias("worst"))
-        .groupBy("anomaly", "bucket")
-        .agg(fn.count("*").alias("n"), fn.count_if("fatal").alias("fatal_n"), fn.min("worst").alias("worst"))
-        .collect()
-    )
+    is_part = fn.col("anomaly").startswith("#txn-")
+    missing = fn.expr("anomaly = '#txn-missing'")
+    torn = (
+        found.where(is_part)
+        .groupBy("op")
+        .agg(
+            fn.count_if(missing).alias("missing"), fn.count_if(~missing).alias("present"),
+            fn.bool_and("fatal").alias("fatal"), fn.min("process").alias("process"),
+            fn.min(fn.when(missing, fn.struct("key", "value", "offset"))).alias("at"),
+        )
+        .where("missing > 0 AND present > 0")
+        .selectExpr(
+            "'torn-transaction' AS anomaly", "1L AS n", "CASE WHEN fatal THEN 1L ELSE 0L END AS fatal_n", "fatal",
+            "at.key AS key", "at.value AS value", "at.offset AS offset", "process", "op", "0L AS step",
+            "NULL AS other_op", "NULL AS other_offset", "NULL AS other_value",
+        )
+    )  # fmt: skip
+    return found.where(~is_part).unionByName(torn).collect()
 
 
-def _findings(history: History, found: list[Case], tallies: dict[str, int]) -> list[Finding]:
-    del tallies
-    examples = explain(history, found)
+def _sorted_out(rows: list[Row]) -> tuple[dict[str, int], list[Case], list[StepCount]]:
+    tallies: dict[str, int] = {}
+    found: list[Case] = []
+    steps: list[StepCount] = []
+    for row in rows:
+        if row.anomaly.startswith("#step:"):
+            steps.append(StepCount(row.key, row.anomaly.removeprefix("#step:"), row.value, row.n))
+        elif row.anomaly.startswith("#"):
+            tallies[row.anomaly] = tallies.get(row.anomaly, 0) + row.n
+        else:
+            place = {name: row[name] for name in PLACE}
+            found.append(Case(row.anomaly, row.n, row.fatal_n, row.fatal, **place))
+    return tallies, found, steps
+
+
+def _outcomes(counted: dict[str, int]) -> dict[str, dict[str, int]]:
+    outcomes: dict[str, dict[str, int]] = {}
+    for name, n in sorted(counted.items()):
+        f, colon, kind = name.partition(":")
+        if colon:
+            outcomes.setdefault(f, {})[kind] = n
+    return outcomes
+
+
+def _findings(history: History, found: list[Case]) -> list[Finding]:
+    worst: list[Case] = []
+    for name in {case.anomaly for case in found}:
+        mine = sorted((case for case in found if case.anomaly == name), key=lambda case: (not case.fatal, case.op or 0))
+        worst += mine[:EXAMPLES]
+    examples = explain(history, worst)
     findings = []
     for name in sorted({case.anomaly for case in found}, key=_rank):
         mine = [case for case in found if case.anomaly == name]
         shown = sorted(
-            (examples[case] for case in mine),
+            (examples[case] for case in mine if case in examples),
             key=lambda each: (not each.fatal, each.key or 0, each.value or 0),
         )
         findings.append(

@@ -1,11 +1,12 @@
 """From a sealed history to the rows that the checks share.
 
-The design of the whole: one scan of ``mops`` makes *rows*, narrow and numeric; one exchange by key puts
-all rows of a key on one task, and there they are kept (columnar, in memory while they fit and on disk
-beyond); every per-key check is an aggregation or a window below that exchange, and needs no other.
+One scan of ``mops`` makes *rows*, narrow and numeric; one exchange by key puts all rows of a key into one
+partition; there :mod:`checkers.partition` runs every per-key check on them at once, vectorised. Spark scans,
+filters, projects, exchanges and spills; numpy sorts and compares whole columns.
 
-Settings of producers and topics become literals of the plan rather than joins: there are few of them,
-and a plan with few joins is what makes a small history quick.
+That split is measured, not guessed: the same checks as Spark windows and aggregations took four times
+as long on two cores, most of it in sorts of the same rows by different columns. Its price is that the
+rows of one key (about 80 bytes each) must fit into one worker's memory.
 
 A row's ``fate`` is what is known of its send by the definitions: outside transactions the status of
 the step, inside them the type of the transaction, and *info* for every send with acks=0.
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkers.promises import PromiseOverride, Promises, one_of
+from checkers.promises import PromiseOverride
 from histories.meta import Meta
 from histories.schema import TABLES
 
@@ -30,23 +31,27 @@ if TYPE_CHECKING:
 OK, INFO, FAIL = 0, 1, 2
 """Codes of ``fate``."""
 
-ROWS = """
-    key, value, offset, process, op, mop, pos, invoke_ns, complete_ns, commit_ns,
-    kind = 'send' AS sent,
-    kind = 'poll' AS polled,
-    kind NOT IN ('send', 'poll') AS boundary,
-    f = 'txn' AS txn,
-    type = 'ok' AS op_ok,
-    phase = 'final' AS final,
-    COALESCE(isolation = 'read_committed', false) AS committed_only,
-    COALESCE(producer, -1) AS producer,
-    worker,
-    CAST(CASE WHEN kind <> 'send' THEN NULL
-              WHEN acks_zero THEN 1
-              WHEN f = 'txn' THEN CASE type WHEN 'ok' THEN 0 WHEN 'fail' THEN 2 ELSE 1 END
-              WHEN status = 'ok' THEN 0 WHEN status = 'fail' THEN 2 ELSE 1 END AS tinyint) AS fate,
-    COALESCE(kind = 'send' AND (status = 'ok' OR (acks_zero AND status <> 'fail')), false) AS delivered
+FLAGS = {
+    "sent": "kind = 'send'",
+    "polled": "kind = 'poll' AND defect IS NULL",
+    "boundary": "kind NOT IN ('send', 'poll')",
+    "txn": "f = 'txn'",
+    "op_ok": "type = 'ok'",
+    "final": "phase = 'final'",
+    "committed_only": "COALESCE(isolation = 'read_committed', false)",
+    "defective": "defect IS NOT NULL",
+    "refused": "COALESCE(status = 'fail', false)",
+    "checksum": "COALESCE(defect = 'checksum', false)",
+}
+"""Booleans of a row, packed into the bits of ``flags`` in this order."""
+
+FATE = """
+    CASE WHEN kind <> 'send' THEN 3
+         WHEN f = 'txn' THEN CASE type WHEN 'ok' THEN 0 WHEN 'fail' THEN 2 ELSE 1 END
+         WHEN status = 'ok' THEN 0 WHEN status = 'fail' THEN 2 ELSE 1 END
 """
+NONE = -(2**63)
+"""Stands for null in the columns of numbers."""
 
 
 KEYS = pa.schema(
@@ -71,13 +76,9 @@ class History:
     meta: Meta
     ops: DataFrame
     mops: DataFrame
-    promises: Promises
-    keys: DataFrame
+    keys: pa.Table
     """Settings and final scans of each key; the columns of KEYS."""
-    unclean: str
-    compacted: str
-    """SQL conditions on ``key``."""
-    void: bool
+    override: PromiseOverride
 
 
 def open_history(spark: SparkSession, folder: Path, meta: Meta, override: PromiseOverride) -> History:
@@ -90,11 +91,8 @@ def open_history(spark: SparkSession, folder: Path, meta: Meta, override: Promis
         meta,
         table("ops"),
         table("mops"),
-        Promises.of(meta, override),
-        spark.createDataFrame(pa.Table.from_pylist(keys, KEYS)),
-        one_of("key", [row["key"] for row in keys if row["unclean"]]),
-        one_of("key", [row["key"] for row in keys if row["compacted"]]),
-        bool(override.void),
+        pa.Table.from_pylist(keys, KEYS),
+        override,
     )
 
 
@@ -145,30 +143,33 @@ def has_transactions(folder: Path) -> bool:
     return False
 
 
-def rows(history: History) -> DataFrame:
-    """The shared rows, exchanged by key and kept. Every per-key check starts from this very frame."""
-    from pyspark import StorageLevel
+def rows(history: History, *, transactions: bool) -> DataFrame:
+    """The shared rows, exchanged by key."""
     from pyspark.sql import functions as fn
 
-    flagged = history.mops.withColumn("acks_zero", fn.expr(history.promises.acks_zero))
-    narrow = flagged.where("defect IS NULL AND (value IS NOT NULL OR kind NOT IN ('send', 'poll'))").selectExpr(
-        *_columns()
-    )
+    flags = " | ".join(f"(CASE WHEN {sql} THEN {1 << bit} ELSE 0 END)" for bit, sql in enumerate(FLAGS.values()))
+    sparse = {name: f"COALESCE({name}, {NONE}L) AS {name}" for name in ("offset", "value", "complete_ns", "commit_ns")}
+    narrow = history.mops.selectExpr(
+        "key", "op", "process", "invoke_ns", "worker", sparse["offset"], sparse["value"], sparse["complete_ns"],
+        sparse["commit_ns"] if transactions else f"{NONE}L AS commit_ns",
+        "COALESCE(producer, -1) AS producer", "CAST(mop AS long) * 4294967296L + pos AS step",
+        f"{flags} AS flags", f"CAST({FATE} AS int) AS fate",
+    )  # fmt: skip
+    if transactions:
+        narrow = _settled(history, narrow)
     cores = history.ops.sparkSession.sparkContext.defaultParallelism
-    parts = max(cores, min(2000, history.meta.counts.get("mops", 0) // 500_000))
-    return narrow.repartition(parts, "key").persist(StorageLevel.MEMORY_AND_DISK)
+    parts = max(cores, min(2000, history.meta.counts.get("mops", 0) // 700_000))
+    return narrow.repartition(parts, fn.col("key"))
 
 
-def _columns() -> list[str]:
-    """The projections of ROWS, one by one; no projection has a comma at its top level but the first line."""
-    columns: list[str] = []
-    depth = 0
-    current = ""
-    for letter in ROWS:
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if letter == "," and depth == 0:
-            columns.append(current.strip())
-            current = ""
-        else:
-            current += letter
-    return [*columns, current.strip()]
+def _settled(history: History, narrow: DataFrame) -> DataFrame:
+    """Give the sends of unknown transactions that a read_committed reader saw the fate *ok*."""
+    from pyspark.sql import functions as fn
+
+    unknown = history.mops.where("kind = 'send' AND f = 'txn' AND type = 'info'").select("key", "value", "op")
+    seen = history.mops.where("kind = 'poll' AND isolation = 'read_committed' AND defect IS NULL").select(
+        "key", "value"
+    )
+    proved = unknown.join(seen, ["key", "value"], "left_semi").select(fn.col("op").alias("proved_op")).distinct()
+    joined = narrow.join(fn.broadcast(proved), fn.expr("fate = 1 AND op = proved_op"), "left")
+    return joined.withColumn("fate", fn.expr("CASE WHEN proved_op IS NOT NULL THEN 0 ELSE fate END")).drop("proved_op")

@@ -1,74 +1,45 @@
-"""What a history measures: outcomes, rates and latencies over time, lag, losses per million.
-
-Two aggregations without a sort: operations by (f, type), and steps by (second, kind, status, latency
-bucket). Latencies fall into buckets of a twelfth of a power of two, so a percentile is exact to 6 %
-and its cost does not grow with the history.
-"""
+"""What a history measures: outcomes, rates and latencies over time, lag, losses per million."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from checkers.load import History
 from checkers.result import Finding
+from checkers.steps import PER_OCTAVE as _PER_OCTAVE
 
-if TYPE_CHECKING:
-    from pyspark.sql import Row
-
-_PER_OCTAVE = 12
 _LAG_PER_OCTAVE = 8
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """Steps of the main phase that ended in one second with one outcome and latency bucket."""
+
+    second: int
+    outcome: str
+    """ok, info or fail of a send; polled."""
+    bucket: int
+    n: int
 
 
 @dataclass(frozen=True)
 class Measured:
     outcomes: dict[str, dict[str, int]]
     """Operations by f and type."""
-    steps: list[Row]
-    """second, kind, status, bucket, n; of the main phase."""
-    first_ns: int
+    steps: Sequence[StepCount]
     last_ns: int
 
-    def total(self, kind: str, status: str | None = None) -> int:
-        return sum(row.n for row in self.steps if row.kind == kind and (status is None or row.status == status))
+    def total(self, *outcomes: str) -> int:
+        return sum(each.n for each in self.steps if each.outcome in outcomes)
 
-    def by_second(self, kind: str, status: str | None = None) -> dict[int, int]:
+    def by_second(self, outcome: str) -> dict[int, int]:
         counts: dict[int, int] = {}
-        for row in self.steps:
-            if row.kind == kind and (status is None or row.status == status):
-                counts[row.second] = counts.get(row.second, 0) + row.n
+        for each in self.steps:
+            if each.outcome == outcome:
+                counts[each.second] = counts.get(each.second, 0) + each.n
         return counts
-
-
-def measure(history: History) -> Measured:
-    from pyspark.sql import functions as fn
-
-    by_type = history.ops.groupBy("f", "type").agg(
-        fn.count("*").alias("n"), fn.min("invoke_ns").alias("first"), fn.max("complete_ns").alias("last")
-    )
-    outcomes: dict[str, dict[str, int]] = {}
-    first, last = [0], [0]
-    for row in by_type.collect():
-        outcomes.setdefault(row.f, {})[row.type] = row.n
-        first.append(row["first"])
-        last.append(row["last"] or 0)
-    steps = (
-        history.mops.where("phase = 'main' AND kind IN ('send', 'poll')")
-        .selectExpr(
-            "CAST(floor(COALESCE(complete_ns, invoke_ns) / 1000000000D) AS int) AS second",
-            "kind",
-            "CASE WHEN kind = 'send' THEN COALESCE(status, 'info') END AS status",
-            f"CASE WHEN status = 'ok' THEN CAST(floor({_PER_OCTAVE} * "
-            "log2(greatest(complete_ns - invoke_ns, 1000))) AS int) END AS bucket",
-        )
-        .groupBy("second", "kind", "status", "bucket")
-        .agg(fn.count("*").alias("n"))
-        .collect()
-    )
-    return Measured(outcomes, steps, min(first), max(last))
 
 
 def percentile(buckets: Iterable[tuple[int, int]], share: float, per_octave: int) -> float | None:
@@ -84,17 +55,17 @@ def percentile(buckets: Iterable[tuple[int, int]], share: float, per_octave: int
 
 
 def document(measured: Measured, tallies: dict[str, int], findings: Sequence[Finding]) -> dict[str, Any]:
-    acknowledged = measured.total("send", "ok")
-    sent = measured.total("send")
+    acknowledged = measured.total("ok")
+    sent = measured.total("ok", "info", "fail")
     counts = {each.anomaly: each.count for each in findings}
-    latency = [(row.bucket, row.n) for row in measured.steps if row.bucket is not None]
+    latency = [(each.bucket, each.n) for each in measured.steps if each.outcome == "ok"]
     lag = [(int(name.split(":")[1]), n) for name, n in tallies.items() if name.startswith("#lag:")]
     gaps = _longest_gap(measured)
     return {
         "operations": measured.outcomes,
         "sent": sent,
         "acknowledged": acknowledged,
-        "polled": measured.total("poll"),
+        "polled": measured.total("polled"),
         "send-latency-ms": {f"p{int(100 * p)}": percentile(latency, p, _PER_OCTAVE) for p in (0.5, 0.95, 0.99)}
         | {"max": percentile(latency, 1.0, _PER_OCTAVE)},
         "lag-ms": {f"p{int(100 * p)}": percentile(lag, p, _LAG_PER_OCTAVE) for p in (0.5, 0.95, 0.99)},
@@ -110,16 +81,16 @@ def series(measured: Measured) -> dict[str, list[Any]]:
     """Second by second; what the report draws."""
     if not measured.steps:
         return {}
-    seconds = list(range(max(row.second for row in measured.steps) + 1))
-    ok, info, fail = (measured.by_second("send", status) for status in ("ok", "info", "fail"))
-    polled = measured.by_second("poll")
+    seconds = list(range(max(each.second for each in measured.steps) + 1))
+    ok, info, fail = (measured.by_second(outcome) for outcome in ("ok", "info", "fail"))
+    polled = measured.by_second("polled")
     latency: dict[int, list[tuple[int, int]]] = {}
-    for row in measured.steps:
-        if row.bucket is not None:
-            latency.setdefault(row.second, []).append((row.bucket, row.n))
+    for each in measured.steps:
+        if each.outcome == "ok":
+            latency.setdefault(each.second, []).append((each.bucket, each.n))
 
     def percentiles(share: float) -> list[float | None]:
-        return [percentile(latency.get(each, ()), share, _PER_OCTAVE) for each in seconds]
+        return [percentile(latency.get(second, ()), share, _PER_OCTAVE) for second in seconds]
 
     asked = [ok.get(s, 0) + info.get(s, 0) + fail.get(s, 0) for s in seconds]
     return {
@@ -137,9 +108,9 @@ def series(measured: Measured) -> dict[str, list[Any]]:
 
 def _longest_gap(measured: Measured) -> int:
     """Most successive seconds without one acknowledged send, inside the load."""
-    served = sorted(measured.by_second("send", "ok"))
+    served = sorted(measured.by_second("ok"))
     return max((b - a - 1 for a, b in itertools.pairwise(served)), default=0)
 
 
 def _per_million(count: int, total: int) -> float | None:
-    return round(1e6 * count / total, 3) if total and not math.isnan(count) else None
+    return round(1e6 * count / total, 3) if total else None

@@ -1,6 +1,6 @@
 """Order inside a key: what lies between two successive records of one position, and two sends of one process.
 
-Steps are walked by (process, op, mop, pos) with one window. Two records are *successive* when no
+Steps are sorted by key, process and (op, mop, pos), and neighbours compared. Two records are *successive* when no
 boundary (seek, reset, resume) lies between them and, in different operations, the earlier one ended ok.
 
 - **nonmonotonic-poll** the later record's offset is not above the earlier one's.
@@ -14,171 +14,155 @@ boundary (seek, reset, resume) lies between them and, in different operations, t
 - ``int-`` of each: inside one operation.
 - **inconsistent-offset** two values known at one offset.
 
-Only pairs with a gap can have something between them. Those, as *probes*, and the log's versions are
-walked once by offset: the last version before the probe's upper end, if above its lower end, lies
-between. Offsets are sparse (markers, aborted data), so nothing here is an array by offset.
+Only a pair with a gap can have something between it; whether it has is two binary searches in the sorted
+places of the known versions. Offsets are sparse (markers, aborted data), so nothing is an array by offset.
+
+**realtime-order**: a send that began after another was acknowledged got a lower offset of the same key. Each
+acknowledged send is two moments on its key's time line; walking them in order, the highest offset acknowledged
+so far must be below the offset that a send beginning now gets. Clock errors of workers widen every gap, and at
+equal times nothing is proved.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
 
-from checkers.load import OK, History
-from checkers.promises import fatal
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def cases(history: History, settled: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
-    compared = pairs(history, settled, known)
-    return backwards(history, compared).unionByName(along_offsets(history, compared, log, known))
+from checkers.found import Found
+from checkers.load import NONE
+from checkers.promises import Promises
+from checkers.rows import Bools, Ints, KeyTable, Rows, place, starts_of
+from checkers.values import Values
 
 
-def pairs(history: History, settled: DataFrame, known: DataFrame) -> DataFrame:
-    """Each step with the one before it in its position (``low``, ``low_op``, ``low_again``)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as fn
+def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[Found]:
+    polled = rows.flag("polled") & rows.has_offset & (rows.key >= 0)
+    versions = (polled | (rows.acknowledged & (rows.key >= 0))) & ~_of_key(keys.compacted, rows)
+    every = np.unique(place(rows.key[versions], rows.offset[versions]))
+    settled = versions & values.committed[values.of_row]
+    committed = np.unique(place(rows.key[settled], rows.offset[settled]))
+    found = polls(rows, values, promises, keys, every, committed)
+    found += sends(rows, promises, keys, every)
+    found.append(inconsistent(rows, promises, keys))
+    return found
 
-    again = known.where("places > 1").selectExpr(
-        "key AS again_key", "value AS again_value", "first_read", "COALESCE(idempotent, true) AS once"
+
+def polls(rows: Rows, values: Values, promises: Promises, keys: KeyTable, every: Ints, committed: Ints) -> list[Found]:
+    takes_part = (rows.flag("boundary") | (rows.flag("polled") & rows.has_offset)) & (rows.key >= 0)
+    takes_part &= ~_of_key(keys.compacted, rows)
+    index = np.flatnonzero(takes_part)
+    index = index[np.lexsort((rows.step[index], rows.op[index], rows.process[index], rows.key[index]))]
+    steps, entry = rows.take(index), values.of_row[index]
+    again = np.zeros(len(steps), dtype=bool)
+    again[entry >= 0] = (values.first_read < values.last_read)[entry[entry >= 0]]
+    offset = np.where(again, values.first_read[entry], steps.offset) if len(values.key) else steps.offset
+    producer = np.where(again, values.producer[entry], -1) if len(values.key) else np.full(len(steps), -1)
+    once = promises.once[np.where(producer == NONE, -1, producer)] | ~again
+    inside = steps.op[1:] == steps.op[:-1]
+    boundary, ok = steps.flag("boundary"), steps.flag("op_ok")
+    successive = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
+    successive &= ~boundary[1:] & ~boundary[:-1] & (inside | ok[:-1])
+    low, high = offset[:-1], offset[1:]
+    back = successive & (high <= low)
+    gap = np.flatnonzero(successive & (high > low + 1))
+    strict = steps.flag("committed_only")[1:][gap]
+    between = np.where(
+        strict,
+        _between(committed, steps.key[1:][gap], low[gap], high[gap]),
+        _between(every, steps.key[1:][gap], low[gap], high[gap]),
     )
-    steps = settled.where(
-        f"key >= 0 AND (boundary OR (polled AND offset IS NOT NULL) OR (sent AND fate = {OK} AND offset IS NOT NULL))"
-    ).select(
-        "key", "process", "sent", "op", "mop", "pos", "offset", "value", "boundary", "op_ok", "committed_only",
-        "producer",
-    )  # fmt: skip
-    placed = (
-        steps.join(fn.broadcast(again), fn.expr("NOT sent AND key = again_key AND value = again_value"), "left")
-        .withColumn("place", fn.expr("COALESCE(first_read, offset)"))
-        .withColumn("again", fn.expr("first_read IS NOT NULL"))
-        .drop("again_key", "again_value", "first_read")
-    )
-    walk = Window.partitionBy("key", "process", "sent").orderBy("op", "mop", "pos")
-    for name in ("place", "op", "value", "again", "once", "boundary", "op_ok"):
-        placed = placed.withColumn(f"low_{name}", fn.lag(name).over(walk))
-    successive = "NOT boundary AND low_op IS NOT NULL AND NOT low_boundary AND (sent OR low_op = op OR low_op_ok)"
-    return (
-        placed.where(f"{successive} AND NOT {history.compacted}")
-        .withColumn("unclean", fn.expr(history.unclean))
-        .withColumn("safe", fn.expr(history.promises.safe))
-        .withColumn("idempotent", fn.expr(history.promises.idempotent))
-        .withColumn("single", fn.expr(history.promises.single))
-    )
+    skip = np.zeros(len(back), dtype=bool)
+    skip[gap[between]] = True
+    fatal = ~_of_key(keys.unclean, steps)[1:] & once[1:] & once[:-1] & (not promises.void)
+    return [
+        _pairs(name, steps, hit & which, fatal, low)
+        for kind, hit in (("poll-skip", skip), ("nonmonotonic-poll", back))
+        for name, which in ((f"int-{kind}", inside), (kind, ~inside))
+    ]
 
 
-def backwards(history: History, compared: DataFrame) -> DataFrame:
-    found = compared.where("((sent AND place < low_place) OR (NOT sent AND place <= low_place))")
-    name = "concat(CASE WHEN low_op = op THEN 'int-' ELSE '' END, 'nonmonotonic-', CASE WHEN sent THEN 'send' ELSE 'poll' END)"
-    sends = fatal("nonmonotonic-send", void=history.void)
-    return found.selectExpr(
-        f"{name} AS anomaly",
-        f"COALESCE(CASE WHEN sent THEN {sends} ELSE {_poll_promise(history)} END, false) AS fatal",
-        *_place_of_case(),
-    )
+def sends(rows: Rows, promises: Promises, keys: KeyTable, every: Ints) -> list[Found]:
+    acked = rows.where(rows.acknowledged & (rows.key >= 0) & ~_of_key(keys.compacted, rows))
+    steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
+    inside = steps.op[1:] == steps.op[:-1]
+    successive = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
+    low, high = steps.offset[:-1], steps.offset[1:]
+    back = successive & (high < low)
+    gap = np.flatnonzero(successive & inside & (high > low + 1))
+    skip = np.zeros(len(back), dtype=bool)
+    skip[gap[_between(every, steps.key[1:][gap], low[gap], high[gap])]] = True
+    safe = promises.safe[steps.producer] & ~_of_key(keys.unclean, steps)
+    fatal = (safe & (promises.once | promises.single)[steps.producer])[1:] & (not promises.void)
+    return [
+        _pairs("int-nonmonotonic-send", steps, back & inside, fatal, low),
+        _pairs("nonmonotonic-send", steps, back & ~inside, fatal, low),
+        _pairs("int-send-skip", steps, skip, np.zeros(len(skip), dtype=bool), low),
+    ]
 
 
-def along_offsets(history: History, compared: DataFrame, log: DataFrame, known: DataFrame) -> DataFrame:
-    """Skips and inconsistent offsets, from one walk by offset over versions and probes."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as fn
-
-    probes = compared.where("place > low_place + 1 AND (NOT sent OR low_op = op)")
-    probes = probes.selectExpr(
-        "key", "place", "CAST(1 AS tinyint) AS class", "CAST(NULL AS boolean) AS is_committed", "value", "process", "op", "mop", "pos",
-        "sent", "committed_only", "low_place", "low_op", "low_value", "low_op = op AS inside",
-        f"COALESCE({_poll_promise(history)}, false) AS promised",
-    )  # fmt: skip
-    versions = _versions(history, log, known)
-    united = versions.unionByName(probes, allowMissingColumns=True)
-    walk = Window.partitionBy("key").orderBy("place", "class", "value")
-    before = walk.rowsBetween(Window.unboundedPreceding, -1)
-    walked = (
-        united.withColumn("last_any", fn.max(fn.expr("CASE WHEN class > 1 THEN place END")).over(before))
-        .withColumn(
-            "last_committed",
-            fn.max(fn.expr("CASE WHEN class > 1 AND is_committed THEN place END")).over(before),
-        )
-        .withColumn("beside_place", fn.lag("place").over(walk))
-        .withColumn("beside_class", fn.lag("class").over(walk))
-        .withColumn("beside_value", fn.lag("value").over(walk))
-        .withColumn("beside_op", fn.lag("op").over(walk))
-    )
-    skipped = walked.where(
-        "class = 1 AND (CASE WHEN committed_only AND NOT sent THEN last_committed ELSE last_any END) > low_place"
-    ).selectExpr(
-        "concat(CASE WHEN inside THEN 'int-' ELSE '' END, CASE WHEN sent THEN 'send-skip' ELSE 'poll-skip' END) AS anomaly",
-        "promised AND NOT sent AS fatal", "key", "value", "place AS offset", "process", "op", "mop", "pos",
-        "low_op AS other_op", "low_place AS other_offset", "low_value AS other_value",
-    )  # fmt: skip
-    void = "false" if history.void else "true"
-    clashes = (
-        walked.where("class > 1 AND beside_class > 1 AND beside_place = place AND beside_value <> value")
-        .withColumn("strong", fn.expr(f"class = 2 AND beside_class = 2 AND promised AND {void}"))
-        .groupBy("key", "place")
-        .agg(
-            fn.expr("bool_or(strong) AS fatal"),
-            fn.expr("min(value) AS value"),
-            fn.expr("min(process) AS process"),
-            fn.expr("min(op) AS op"),
-            fn.expr("min(beside_op) AS other_op"),
-            fn.expr("min(beside_value) AS other_value"),
-        )
-        .selectExpr(
-            "'inconsistent-offset' AS anomaly",
-            "fatal",
-            "key",
-            "value",
-            "place AS offset",
-            "process",
-            "op",
-            "CAST(NULL AS int) AS mop",
-            "CAST(NULL AS int) AS pos",
-            "other_op",
-            "place AS other_offset",
-            "other_value",
-        )
-    )
-    return skipped.unionByName(clashes)
-
-
-def _versions(history: History, log: DataFrame, known: DataFrame) -> DataFrame:
-    """What is known at each offset. Values whose place is certain (read, or safely acknowledged) are of
-    class 2 and come first at their offset: two of them beside each other break a promise, while one of
-    class 3, whose acknowledgement proves little, does not."""
-    from pyspark.sql import functions as fn
-
-    uncommitted = known.where("NOT committed AND reads > 0").selectExpr(
-        "key AS u_key", "value AS u_value", "true AS uncommitted"
-    )
-    return (
-        log.where(f"offset IS NOT NULL AND (reads > 0 OR fate = {OK})")
-        .join(fn.broadcast(uncommitted), fn.expr("key = u_key AND value = u_value"), "left")
-        .withColumn("safe", fn.expr(history.promises.safe))
-        .withColumn("unclean", fn.expr(history.unclean))
-        .selectExpr(
-            "key",
-            "offset AS place",
-            "CAST(CASE WHEN reads > 0 OR safe THEN 2 ELSE 3 END AS tinyint) AS class",
-            "value",
-            "send_process AS process",
-            "COALESCE(send_op, read_op) AS op",
-            "NOT unclean AS promised",
-            "uncommitted IS NULL AS is_committed",
-        )
+def inconsistent(rows: Rows, promises: Promises, keys: KeyTable) -> Found:
+    """Two values at one offset. Two that were both read or safely acknowledged there break a promise; one
+    whose acknowledgement proves little (acks=1) may have been replaced by a correct broker."""
+    polled = rows.flag("polled") & rows.has_offset & (rows.value != NONE)
+    known = rows.where((polled | rows.acknowledged) & (rows.key >= 0))
+    weak = ~known.flag("polled") & ~promises.safe[known.producer]
+    order = np.lexsort((known.op, known.value, weak, known.offset, known.key))
+    known, weak = known.take(order), weak[order]
+    clash = (known.key[1:] == known.key[:-1]) & (known.offset[1:] == known.offset[:-1])
+    clash &= known.value[1:] != known.value[:-1]
+    strong = clash & ~weak[1:] & ~weak[:-1]
+    # one case per offset: its first clash, which is a strong one if there is any
+    second = np.flatnonzero(clash) + 1
+    cases = known.take(second)
+    first = starts_of(cases.key, cases.offset)
+    fatal = strong[second - 1][first] & ~_of_key(keys.unclean, cases)[first] & (not promises.void)
+    beside = known.take(second[first] - 1)
+    case = cases.take(first)
+    return Found(
+        "inconsistent-offset",
+        fatal,
+        {
+            **{name: getattr(case, name) for name in ("key", "value", "offset", "process", "op", "step")},
+            "other_op": beside.op,
+            "other_offset": beside.offset,
+            "other_value": beside.value,
+        },
     )
 
 
-def _poll_promise(history: History) -> str:
-    """A poll's promise: the topic's, unless a duplicated value is involved; then the duplicate's."""
-    if history.void:
-        return "false"
-    return "NOT unclean AND (NOT again OR once) AND (NOT low_again OR low_once)"
+def realtime(rows: Rows, promises: Promises, keys: KeyTable, clock_error_ns: Ints) -> Found:
+    acked = rows.where(
+        rows.acknowledged & (rows.key >= 0) & (rows.complete_ns != NONE) & ~_of_key(keys.compacted, rows)
+    )
+    error = clock_error_ns[acked.worker] if len(clock_error_ns) else np.zeros(len(acked), dtype=np.int64)
+    count = len(acked)
+    at = np.concatenate([acked.invoke_ns - error, acked.complete_ns + error])
+    is_ack = np.repeat([0, 1], count)
+    row = np.tile(np.arange(count), 2)
+    order = np.lexsort((is_ack, at, acked.key[row]))
+    row, ack = row[order], is_ack[order] == 1
+    marks = np.where(ack, place(acked.key, acked.offset)[row], place(acked.key, np.zeros_like(acked.key))[row] - 1)
+    highest = np.maximum.accumulate(marks) if count else marks
+    late = ~ack & (highest > place(acked.key, acked.offset)[row])
+    late &= (highest >> 44) == acked.key[row]
+    case = acked.take(row[late])
+    safe = promises.safe[case.producer] & ~_of_key(keys.unclean, case) & (not promises.void)
+    columns = {name: getattr(case, name) for name in ("key", "value", "offset", "process", "op", "step")}
+    return Found("realtime-order", safe, {**columns, "other_offset": highest[late] & ((1 << 44) - 1)})
 
 
-def _place_of_case() -> tuple[str, ...]:
-    return (
-        "key", "value", "offset", "process", "op", "mop", "pos", "low_op AS other_op", "low_place AS other_offset",
-        "low_value AS other_value",
-    )  # fmt: skip
+def _between(places: Ints, key: Ints, low: Ints, high: Ints) -> Bools:
+    """Whether a known version lies strictly between two offsets of a key."""
+    first = np.searchsorted(places, place(key, low), side="right")
+    last = np.searchsorted(places, place(key, high), side="left")
+    return np.asarray(last > first)
+
+
+def _of_key(column: Bools, rows: Rows) -> Bools:
+    return np.asarray(column[np.maximum(rows.key, 0)]) if len(column) else np.zeros(len(rows), dtype=bool)
+
+
+def _pairs(name: str, steps: Rows, hit: Bools, fatal: Bools, low: Ints) -> Found:
+    at = np.flatnonzero(hit)
+    columns = {each: getattr(steps, each)[1:][at] for each in ("key", "value", "offset", "process", "op", "step")}
+    columns |= {"other_op": steps.op[:-1][at], "other_offset": low[at], "other_value": steps.value[:-1][at]}
+    return Found(name, fatal[at], columns)

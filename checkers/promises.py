@@ -27,54 +27,18 @@ spares the page cache), so a history is void only where ``--promises`` says so.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from histories.errors import HistoryError
 from histories.meta import Meta, ProducerSettings
 
-SAFE = "safe"
-CLEAN = "clean"
-ORDERED = "ordered"
-UNIQUE = "unique"
-PLACED = "placed"
-ALWAYS = "always"
-NEVER = "never"
-
-FATAL_WHEN: dict[str, str] = {
-    "lost-write": SAFE,
-    "torn-transaction": SAFE,
-    "realtime-order": SAFE,
-    "inconsistent-offset": CLEAN,
-    "vanished-read": CLEAN,
-    "poll-skip": CLEAN,
-    "nonmonotonic-poll": CLEAN,
-    "int-poll-skip": CLEAN,
-    "int-nonmonotonic-poll": CLEAN,
-    "nonmonotonic-send": ORDERED,
-    "int-nonmonotonic-send": ORDERED,
-    "duplicate": UNIQUE,
-    "misplaced-ack": PLACED,
-    "phantom": ALWAYS,
-    "aborted-read": ALWAYS,
-    "early-read": ALWAYS,
-    "unavailable-after-heal": ALWAYS,
-    "unseen": NEVER,
-    "int-send-skip": NEVER,
-}
-
-CONDITION: dict[str, str] = {
-    SAFE: "safe AND NOT unclean",
-    CLEAN: "NOT unclean",
-    ORDERED: "safe AND NOT unclean AND (idempotent OR single)",
-    UNIQUE: "idempotent",
-    PLACED: "safe AND NOT unclean AND idempotent",
-    ALWAYS: "true",
-    NEVER: "false",
-}
-"""As SQL over a producer's columns (``idempotent`` there means idempotent or without retries) and a key's."""
+Booleans = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -109,45 +73,30 @@ class PromiseOverride:
         return PromiseOverride(**document)
 
 
-def one_of(column: str, members: Sequence[int]) -> str:
-    """SQL for membership in a set known to the driver."""
-    return f"{column} IN ({', '.join(map(str, members))})" if members else "false"
-
-
 @dataclass(frozen=True)
 class Promises:
-    """What each producer promises, as SQL conditions on the column ``producer``.
+    """What each producer promises, as arrays by its number. The last entry (so -1 finds it) stands for
+    sends whose producer nobody recorded: they promise what all of the history's producers do."""
 
-    Producer -1 (or null) stands for sends whose producer nobody recorded: they promise what the
-    history's producers all promise.
-    """
-
-    safe: str
-    idempotent: str
+    safe: Booleans
+    once: Booleans
     """Idempotent, or without retries."""
-    single: str
+    single: Booleans
     """One request in flight."""
-    acks_zero: str
+    acks_zero: Booleans
+    void: bool
 
     @staticmethod
     def of(meta: Meta, override: PromiseOverride) -> Promises:
-        def condition(holds: Callable[[ProducerSettings], bool], said: bool | None = None) -> str:
-            members = [n for n, each in enumerate(meta.producers) if (holds(each) if said is None else said)]
-            if len(members) == len(meta.producers):
-                members.append(-1)
-            return one_of("COALESCE(producer, -1)", members)
+        def array(holds: Callable[[ProducerSettings], bool], said: bool | None = None) -> Booleans:
+            each = [holds(producer) if said is None else said for producer in meta.producers]
+            return np.array([*each, all(each)], dtype=bool)
 
+        zero = [producer.acks == 0 for producer in meta.producers]
         return Promises(
-            condition(lambda each: each.acks == -1, override.safe),
-            condition(lambda each: each.idempotent or each.retries == 0, override.idempotent),
-            condition(lambda each: each.max_in_flight == 1),
-            one_of("COALESCE(producer, -1)", [n for n, each in enumerate(meta.producers) if each.acks == 0]),
+            array(lambda each: each.acks == -1, override.safe),
+            array(lambda each: each.idempotent or each.retries == 0, override.idempotent),
+            array(lambda each: each.max_in_flight == 1),
+            np.array([*zero, False], dtype=bool),
+            bool(override.void),
         )
-
-
-def fatal(anomaly: str, *, void: bool) -> str:
-    """The SQL condition under which a case of this anomaly breaks a promise."""
-    kind = FATAL_WHEN[anomaly]
-    if void and kind != ALWAYS:
-        return "false"
-    return f"({CONDITION[kind]})"

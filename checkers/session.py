@@ -7,6 +7,7 @@ execution merges small partitions, so the number below is the ceiling for parall
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,10 +24,8 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    # What is kept by key must stay partitioned by key, or every check would exchange it again.
-    "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "false",
-    "spark.sql.requireAllClusterKeysForCoPartition": "false",
-    "spark.sql.inMemoryColumnarStorage.batchSize": "20000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    "spark.sql.adaptive.enabled": "true",
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -39,6 +38,7 @@ def start(master: str | None = None) -> SparkSession:
     """Start Spark on ``master``, by default on all cores of this machine."""
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
     scratch = Path(tempfile.gettempdir()) / "tidemark-spark"

@@ -1,8 +1,7 @@
 """Delivery: what became of each value.
 
-Two aggregations below the exchange by key. The *log* has one row per key, value and offset: whether the
-value was acknowledged there, how often and by whom it was read there. *Values* has one row per key and
-value. With them every delivery anomaly is a condition on one row:
+Rows are sorted by key and value once; reductions over each run of equal ones make a table with one entry
+per key and value. With it every delivery anomaly is a condition on one entry:
 
 - **lost-write** committed, and a complete final scan lacks it (offset known: not below the log start;
   unknown: only where the log start is 0); or it was never read, and a reader whose position began at or
@@ -17,275 +16,335 @@ value. With them every delivery anomaly is a condition on one row:
 - **torn-transaction** of a committed transaction's values some are in complete read_committed scans and some are not.
 
 Committed: a plain send that is ok, or info and read; a transaction that is ok, or info with a value that
-a read_committed reader returned (``settle``). Deleted keys are exempt from loss and vanishing.
+a read_committed reader returned (``checkers.load``). Deleted keys are exempt from loss and vanishing.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
-from checkers.load import FAIL, INFO, OK, History
-from checkers.promises import fatal
+import numpy as np
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from checkers.found import Found, tally
+from checkers.load import FAIL, INFO, NONE, OK
+from checkers.promises import Promises
+from checkers.rows import Bools, Ints, KeyTable, Rows, starts_of
 
-
-UNREAD = "committed AND reads = 0 AND acked IS NOT NULL"
-
-
-def settle(shared: DataFrame) -> DataFrame:
-    """Give the sends of unknown transactions that a read_committed reader saw the fate *ok*."""
-    from pyspark.sql import functions as fn
-
-    unknown = shared.where(f"sent AND txn AND fate = {INFO}").select("key", "value", "op")
-    seen = shared.where("polled AND committed_only").select("key", "value").distinct()
-    proved = unknown.join(seen, ["key", "value"], "left_semi").select(fn.col("op").alias("proved_op")).distinct()
-    joined = shared.join(fn.broadcast(proved), fn.expr("sent AND txn AND op = proved_op"), "left")
-    fate = fn.expr(f"CASE WHEN proved_op IS NOT NULL THEN CAST({OK} AS tinyint) ELSE fate END")
-    return joined.withColumn("fate", fate).drop("proved_op")
+_FAR = 2**62
 
 
-def log(settled: DataFrame) -> DataFrame:
-    """One row per key, value and offset (null for sends whose offset nobody knows)."""
-    return (
-        settled.where("NOT boundary AND key >= 0")
-        .groupBy("key", "value", "offset")
-        .agg(
-            *_expressions(
-                """
-                count_if(sent) AS sends
-                min(CASE WHEN sent THEN fate END) AS fate
-                min(CASE WHEN sent THEN producer END) AS producer
-                min(CASE WHEN sent THEN op END) AS send_op
-                min(CASE WHEN sent THEN mop END) AS send_mop
-                min(CASE WHEN sent THEN pos END) AS send_pos
-                min(CASE WHEN sent THEN process END) AS send_process
-                min(CASE WHEN sent THEN complete_ns END) AS ack_ns
-                min(CASE WHEN sent THEN commit_ns END) AS commit_ns
-                min(CASE WHEN sent THEN worker END) AS send_worker
-                bool_or(sent AND txn) AS txn
-                bool_or(delivered) AS delivered
-                count_if(polled) AS reads
-                count_if(polled AND committed_only) AS committed_reads
-                bool_or(polled AND final AND NOT committed_only) AS in_raw
-                bool_or(polled AND final AND committed_only) AS in_committed
-                min(CASE WHEN polled THEN op END) AS read_op
-                min(CASE WHEN polled AND NOT final THEN complete_ns END) AS read_ns
-                min(CASE WHEN polled AND committed_only THEN complete_ns END) AS committed_read_ns
-                """
-            )
+@dataclass(frozen=True)
+class Values:
+    """One entry per key and value that was sent or polled there; NONE where a number is unknown."""
+
+    key: Ints
+    value: Ints
+    send_row: Ints
+    """Index of the send among the rows; NONE: nobody is known to have sent it."""
+    sends: Ints
+    fate: Ints
+    txn: Bools
+    producer: Ints
+    acked: Ints
+    reads: Ints
+    committed_reads: Ints
+    first_read: Ints
+    last_read: Ints
+    read_where_acked: Bools
+    in_raw: Bools
+    in_committed: Bools
+    read_ns: Ints
+    committed_read_ns: Ints
+    read_op: Ints
+    of_row: Ints
+    """For each row the index of its entry; -1: it has none."""
+
+    @property
+    def committed(self) -> Bools:
+        settled = (self.fate == OK) | ((self.fate == INFO) & ~self.txn & (self.reads > 0))
+        return np.asarray((self.sends > 0) & settled)
+
+    @property
+    def home(self) -> Ints:
+        """Where the value lies: as acknowledged, else where it was first read."""
+        return np.where(self.acked != NONE, self.acked, self.first_read)
+
+    @staticmethod
+    def of(rows: Rows) -> Values:
+        takes_part = (rows.key >= 0) & (rows.value != NONE) & ~rows.flag("boundary") & ~rows.flag("defective")
+        index = np.flatnonzero(takes_part)
+        order = index[np.lexsort((rows.value[index], rows.key[index]))]
+        mine = rows.take(order)
+        starts = starts_of(mine.key, mine.value)
+        group = np.zeros(len(order), dtype=np.int64)
+        group[starts[1:]] = 1
+        group = np.cumsum(group)
+        of_row = np.full(len(rows), -1, dtype=np.int64)
+        of_row[order] = group
+        sent, polled = mine.flag("sent"), mine.flag("polled")
+        strict = polled & mine.flag("committed_only")
+
+        def least(mask: Bools, column: Ints) -> Ints:
+            found = _reduce(np.minimum, np.where(mask, column, _FAR), starts)
+            return np.where(found == _FAR, NONE, found)
+
+        def most(mask: Bools, column: Ints) -> Ints:
+            return _reduce(np.maximum, np.where(mask, column, NONE), starts)
+
+        def count(mask: Bools) -> Ints:
+            return _reduce(np.add, mask.astype(np.int64), starts)
+
+        acked = most(sent & (mine.fate == OK), mine.offset)
+        at_ack = polled & (mine.offset == acked[group]) if len(starts) else polled
+        return Values(
+            key=mine.key[starts],
+            value=mine.value[starts],
+            send_row=least(sent, order),
+            sends=count(sent),
+            fate=least(sent, mine.fate),
+            txn=count(sent & mine.flag("txn")) > 0,
+            producer=least(sent, mine.producer),
+            acked=acked,
+            reads=count(polled),
+            committed_reads=count(strict),
+            first_read=least(polled & mine.has_offset, mine.offset),
+            last_read=most(polled, mine.offset),
+            read_where_acked=count(at_ack) > 0,
+            in_raw=count(polled & mine.flag("final") & ~mine.flag("committed_only")) > 0,
+            in_committed=count(strict & mine.flag("final")) > 0,
+            read_ns=least(polled & ~mine.flag("final") & (mine.complete_ns != NONE), mine.complete_ns),
+            committed_read_ns=least(strict & (mine.complete_ns != NONE), mine.complete_ns),
+            read_op=least(polled, mine.op),
+            of_row=of_row,
         )
-    )
 
 
-def values(history: History, log_rows: DataFrame) -> DataFrame:
-    """One row per key and value, with the promises of its producer and the settings of its key."""
-    from pyspark import StorageLevel
-    from pyspark.sql import functions as fn
+def _reduce(how: np.ufunc, column: Ints, starts: Ints) -> Ints:
+    if not len(starts):
+        return np.zeros(0, dtype=np.int64)
+    return np.asarray(how.reduceat(column, starts))
 
-    grouped = log_rows.groupBy("key", "value").agg(
-        *_expressions(
-            f"""
-            sum(sends) AS sends
-            min(fate) AS fate
-            min(producer) AS producer
-            min(send_op) AS send_op
-            min(send_mop) AS send_mop
-            min(send_pos) AS send_pos
-            min(send_process) AS send_process
-            min(ack_ns) AS ack_ns
-            min(commit_ns) AS commit_ns
-            min(send_worker) AS send_worker
-            bool_or(txn) AS txn
-            bool_or(delivered) AS delivered
-            sum(reads) AS reads
-            sum(committed_reads) AS committed_reads
-            bool_or(in_raw) AS in_raw
-            bool_or(in_committed) AS in_committed
-            min(read_op) AS read_op
-            min(read_ns) AS read_ns
-            min(committed_read_ns) AS committed_read_ns
-            count_if(reads > 0) AS places
-            min(CASE WHEN reads > 0 THEN offset END) AS first_read
-            max(CASE WHEN reads > 0 THEN offset END) AS last_read
-            max(CASE WHEN fate = {OK} THEN offset END) AS acked
-            bool_or(fate = {OK} AND offset IS NOT NULL AND reads > 0) AS read_where_acked
-            """
+
+@dataclass(frozen=True)
+class Settings:
+    """The promises and scans that apply to each entry of a Values."""
+
+    safe: Bools
+    once: Bools
+    clean: Bools
+    kept: Bools
+    raw: Bools
+    raw_start: Ints
+    strict: Bools
+    strict_start: Ints
+
+    @staticmethod
+    def of(values: Values, promises: Promises, keys: KeyTable) -> Settings:
+        producer = np.where(values.producer == NONE, -1, values.producer)
+        clean = ~keys.unclean[values.key]
+        return Settings(
+            promises.safe[producer] & clean,
+            promises.once[producer],
+            clean,
+            ~keys.exempt[values.key] & ~keys.compacted[values.key],
+            keys.raw_complete[values.key],
+            keys.raw_start[values.key],
+            keys.committed_complete[values.key],
+            keys.committed_start[values.key],
         )
-    )
-    committed = f"sends > 0 AND (fate = {OK} OR (fate = {INFO} AND NOT txn AND reads > 0))"
-    return (
-        grouped.withColumn("committed", fn.expr(committed))
-        .withColumn("home", fn.expr("COALESCE(acked, first_read)"))
-        .join(fn.broadcast(history.keys), "key", "left")
-        .withColumn("safe", fn.expr(history.promises.safe))
-        .withColumn("idempotent", fn.expr(history.promises.idempotent))
-        .persist(StorageLevel.MEMORY_AND_DISK)
-    )
 
 
-def conditions(history: History) -> dict[str, str]:
-    """Each delivery anomaly of one value, as SQL over a row of ``values``."""
-    worst_error = max(history.meta.clock_error_ns.values(), default=0)
-    kept = "NOT COALESCE(exempt, false) AND NOT COALESCE(compacted, false)"
-    raw_lacks = "raw_complete AND NOT in_raw AND (home >= raw_start OR (home IS NULL AND raw_start = 0))"
-    committed_lacks = (
-        "committed_complete AND NOT in_committed "
-        "AND (home >= committed_start OR (home IS NULL AND committed_start = 0))"
-    )
-    uncertain = "NOT raw_complete AND NOT committed_complete"
-    trimmed = "home IS NULL AND ((raw_complete AND raw_start > 0) OR (committed_complete AND committed_start > 0))"
-    return {
-        "lost-write": f"committed AND {kept} AND (({raw_lacks}) OR ({committed_lacks}))",
-        "vanished-read": f"reads > 0 AND sends > 0 AND {kept} AND raw_complete AND NOT in_raw "
-        "AND last_read >= raw_start AND (NOT txn OR committed)",
-        "duplicate": "places > 1",
-        "misplaced-ack": "acked IS NOT NULL AND committed AND reads > 0 AND NOT read_where_acked",
-        "phantom": "sends = 0",
-        "aborted-read": f"sends > 0 AND fate = {FAIL} AND ((NOT txn AND reads > 0) OR (txn AND committed_reads > 0))",
-        "early-read": f"txn AND committed_read_ns < commit_ns - {2 * worst_error}",
-        "unseen": f"committed AND reads = 0 AND {kept} AND ({uncertain} OR ({trimmed}))",
-        "#value-sent-twice": "sends > 1",
-        "#unread": f"{UNREAD} AND {kept}",
-        "#missing-of-sent": f"delivered AND {kept} AND raw_complete AND NOT in_raw AND (home IS NULL OR home >= raw_start)",
-    }
+def delivery(rows: Rows, values: Values, promises: Promises, keys: KeyTable, clock_error_ns: Ints) -> list[Found]:
+    at = Settings.of(values, promises, keys)
+    committed, home = values.committed, values.home
+    certain = np.ones(len(values.key), dtype=bool)
+    unread = committed & (values.reads == 0)
+    lost = lost_from_scan(values, at)
+    passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost)
+    lost = lost | passed
+    commit_ns, send_worker = _of_send(values, rows.commit_ns), _of_send(values, rows.worker)
+    early = values.txn & (commit_ns != NONE) & (values.committed_read_ns != NONE)
+    slack = 2 * int(clock_error_ns.max()) if len(clock_error_ns) else 0
+    early &= values.committed_read_ns < commit_ns - slack
+    del send_worker
+    trimmed = (home == NONE) & ((at.raw & (at.raw_start > 0)) | (at.strict & (at.strict_start > 0)))
+    read_after_start = values.last_read >= at.raw_start
+    hits: dict[str, tuple[Bools, Bools]] = {
+        "lost-write": (lost, at.safe),
+        "vanished-read": (
+            (values.reads > 0) & (values.sends > 0) & at.kept & at.raw & ~values.in_raw & read_after_start
+            & (~values.txn | committed),
+            at.clean,
+        ),
+        "duplicate": (values.first_read < values.last_read, at.once),
+        "misplaced-ack": (
+            (values.acked != NONE) & committed & (values.reads > 0) & ~values.read_where_acked,
+            at.safe & at.once,
+        ),
+        "phantom": (values.sends == 0, certain),
+        "aborted-read": (
+            (values.fate == FAIL) & np.where(values.txn, values.committed_reads > 0, values.reads > 0),
+            certain,
+        ),
+        "early-read": (early, certain),
+        "unseen": (unread & at.kept & ((~at.raw & ~at.strict) | trimmed), ~certain),
+    }  # fmt: skip
+    return [_found(rows, values, name, *hit, promises.void, beyond) for name, hit in hits.items()]
 
 
-def cases(history: History, known: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as fn
+def lost_from_scan(values: Values, at: Settings) -> Bools:
+    """Committed, and a complete scan that should have it lacks it."""
+    home = values.home
 
-    hits = []
-    for name, condition in conditions(history).items():
-        promise = fatal(name, void=history.void) if not name.startswith("#") else "false"
-        hits.append(
-            f"CASE WHEN {condition} THEN named_struct('anomaly', '{name}', 'fatal', COALESCE({promise}, false)) END"
-        )
-    lag = (
-        "CASE WHEN acked IS NOT NULL AND ack_ns IS NOT NULL AND read_ns IS NOT NULL THEN named_struct('anomaly', "
-        "concat('#lag:', CAST(CAST(floor(8 * log2(greatest(read_ns - ack_ns, 1000))) AS int) AS string)), "
-        "'fatal', false) END"
-    )
-    found = known.withColumn(
-        "hit", fn.explode(fn.expr(f"filter(array({', '.join([*hits, lag])}), x -> x IS NOT NULL)"))
-    )
-    return found.selectExpr(
-        "hit.anomaly", "hit.fatal", "key", "value", "home AS offset", "send_process AS process",
-        "COALESCE(send_op, read_op) AS op", "send_mop AS mop", "send_pos AS pos", "read_op AS other_op",
-        "CASE WHEN places > 1 THEN last_read ELSE first_read END AS other_offset", "CAST(NULL AS long) AS other_value",
-    )  # fmt: skip
+    def lacks(complete: Bools, seen: Bools, start: Ints) -> Bools:
+        due = np.where(home == NONE, start == 0, home >= start)
+        return complete & ~seen & due
+
+    missing = lacks(at.raw, values.in_raw, at.raw_start) | lacks(at.strict, values.in_committed, at.strict_start)
+    return values.committed & at.kept & missing
 
 
-def phantoms(history: History) -> DataFrame:
-    """Records that are defective by themselves; they take part in no other check."""
-    return (
-        history.mops.where("kind = 'poll' AND defect IS NOT NULL")
-        .groupBy("key", "offset", "value")
-        .agg(
-            *_expressions(
-                "min(process) AS process\nmin(op) AS op\nmin(mop) AS mop\nmin(pos) AS pos\nmin(defect) AS defect"
-            )
-        )
-        .selectExpr(
-            "'phantom' AS anomaly",
-            "true AS fatal" if not history.void else "defect <> 'checksum' AS fatal",
-            "key",
-            "value",
-            "offset",
-            "process",
-            "op",
-            "mop",
-            "pos",
-            "CAST(NULL AS long) AS other_op",
-            "CAST(NULL AS long) AS other_offset",
-            "CAST(NULL AS long) AS other_value",
-        )
-    )
+def passed_over(rows: Rows, values: Values, unread: Bools) -> tuple[Bools, Ints]:
+    """Unread values that a reader passed in one position, and how far it got.
 
-
-def passed_over(history: History, settled: DataFrame, known: DataFrame) -> DataFrame:
-    """lost-write by a reader that passed the value's place in one position.
-
-    Each position is an interval from where it began to the last record it returned. Walking a key's
-    intervals and its unread values by offset, the furthest end of all intervals that began at or
-    below a value tells whether a reader passed it.
+    Each position is an interval from where it began to the furthest record it returned. Walking a
+    key's intervals and unread values by offset, the furthest end of all intervals that began at or
+    below a value tells.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as fn
-
-    unread = known.where(
-        f"{UNREAD} AND NOT COALESCE(exempt, false) "
-        f"AND NOT COALESCE(compacted, false) AND NOT COALESCE({conditions(history)['lost-write']}, false)"
-    ).selectExpr("acked AS place", "1 AS is_value", "CAST(NULL AS long) AS reached", "*")
-    by_reader = Window.partitionBy("key", "process").orderBy("op", "mop", "pos")
-    steps = settled.where("(polled OR boundary) AND key >= 0").select(
-        "key", "process", "op", "mop", "pos", "offset", "boundary", "polled", "op_ok"
-    )
-    opened = fn.expr("boundary OR (previous_op <> op AND NOT previous_ok)")
-    positions = (
-        steps.withColumn("previous_op", fn.lag("op").over(by_reader))
-        .withColumn("previous_ok", fn.lag("op_ok").over(by_reader))
-        .withColumn("position", fn.sum(fn.when(opened, 1).otherwise(0)).over(by_reader))
-        .groupBy("key", "process", "position")
-        .agg(*_expressions("min(offset) AS place\nmax(CASE WHEN polled THEN offset END) AS reached"))
-        .where("reached IS NOT NULL")
-        .selectExpr("key", "place", "0 AS is_value", "reached")
-    )
-    both = unread.unionByName(positions, allowMissingColumns=True)
-    along = Window.partitionBy("key").orderBy("place", "is_value").rowsBetween(Window.unboundedPreceding, -1)
-    lost = both.withColumn("furthest", fn.max("reached").over(along)).where("is_value = 1 AND furthest > place")
-    promise = fatal("lost-write", void=history.void)
-    return lost.selectExpr(
-        "'lost-write' AS anomaly", f"COALESCE({promise}, false) AS fatal", "key", "value", "place AS offset",
-        "send_process AS process", "send_op AS op", "send_mop AS mop", "send_pos AS pos",
-        "CAST(NULL AS long) AS other_op", "furthest AS other_offset", "CAST(NULL AS long) AS other_value",
-    )  # fmt: skip
+    passed = np.zeros(len(values.key), dtype=bool)
+    beyond = np.full(len(values.key), NONE, dtype=np.int64)
+    if not unread.any():
+        return passed, beyond
+    key, begin, end = positions(rows)
+    which = np.flatnonzero(unread)
+    all_key = np.concatenate([key, values.key[which]])
+    all_at = np.concatenate([begin, values.acked[which]])
+    is_value = np.concatenate([np.zeros(len(key), dtype=np.int64), np.ones(len(which), dtype=np.int64)])
+    reached = np.concatenate([end, np.full(len(which), -1, dtype=np.int64)])
+    order = np.lexsort((is_value, all_at, all_key))
+    # ends are compared inside a key only: its rank in front makes every later key start anew
+    rank = np.cumsum(np.concatenate([[0], (all_key[order][1:] != all_key[order][:-1]).astype(np.int64)]))
+    furthest = np.maximum.accumulate((rank << 44) + reached[order] + 1) - (rank << 44) - 1
+    hit = (is_value[order] == 1) & (furthest > all_at[order])
+    entry = which[order[hit] - len(key)]
+    passed[entry] = True
+    beyond[entry] = furthest[hit]
+    return passed, beyond
 
 
-def torn(history: History, known: DataFrame) -> DataFrame:
-    promise = fatal("torn-transaction", void=history.void)
-    return (
-        known.where(
-            "txn AND committed AND committed_complete AND NOT exempt AND NOT compacted "
-            "AND (home >= committed_start OR (home IS NULL AND committed_start = 0))"
+def positions(rows: Rows) -> tuple[Ints, Ints, Ints]:
+    """Key, beginning and furthest record of every position that returned a record."""
+    takes_part = (rows.key >= 0) & (rows.flag("boundary") | (rows.flag("polled") & rows.has_offset))
+    steps = rows.where(takes_part)
+    steps = steps.take(np.lexsort((steps.step, steps.op, steps.process, steps.key)))
+    boundary, ok = steps.flag("boundary"), steps.flag("op_ok")
+    opens = boundary.copy()
+    opens[1:] |= (steps.op[1:] != steps.op[:-1]) & ~ok[:-1]
+    opens[starts_of(steps.key, steps.process)] = True
+    starts = np.flatnonzero(opens)
+    if not len(starts):
+        empty = np.zeros(0, dtype=np.int64)
+        return empty, empty, empty
+    end = np.maximum.reduceat(np.where(boundary, NONE, steps.offset), starts)
+    first_record = np.minimum.reduceat(np.where(boundary, _FAR, steps.offset), starts)
+    said = np.where(boundary[starts] & steps.has_offset[starts], steps.offset[starts], _FAR)
+    begin = np.where(said == _FAR, _first_polled(steps, boundary, starts, first_record), said)
+    returned = end != NONE
+    return steps.key[starts][returned], begin[returned], end[returned]
+
+
+def _first_polled(steps: Rows, boundary: Bools, starts: Ints, fallback: Ints) -> Ints:
+    """Offset of the first record of each position, in the order in which it was returned."""
+    index = np.minimum.reduceat(np.where(boundary, len(steps), np.arange(len(steps))), starts)
+    known = index < len(steps)
+    return np.where(known, steps.offset[np.where(known, index, 0)], fallback)
+
+
+def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[dict[str, Any]]:
+    """What the metrics and the assumptions count per value."""
+    at = Settings.of(values, promises, keys)
+    send = values.send_row != NONE
+    refused = _of_send(values, rows.flag("refused").astype(np.int64)) == 1
+    zero = promises.acks_zero[np.where(values.producer == NONE, -1, values.producer)]
+    delivered = send & ~refused & ((values.fate == OK) | zero)
+    due = (values.home == NONE) | (values.home >= at.raw_start)
+    found = [
+        tally("value-sent-twice", int((values.sends > 1).sum())),
+        tally("missing-of-sent", int((delivered & at.kept & at.raw & ~values.in_raw & due).sum())),
+    ]
+    ack_ns = _of_send(values, rows.complete_ns)
+    known = (values.acked != NONE) & (ack_ns != NONE) & (values.read_ns != NONE)
+    lag = np.floor(8 * np.log2(np.maximum(values.read_ns[known] - ack_ns[known], 1000))).astype(np.int64)
+    buckets, counts = np.unique(lag, return_counts=True)
+    found += [tally(f"lag:{b}", n) for b, n in zip(buckets.tolist(), counts.tolist(), strict=True)]
+    return [row for row in found if row["n"]]
+
+
+def defective(rows: Rows, void: bool) -> Found:
+    """Records that cannot be this run's own under their key; they take part in no other check."""
+    bad = rows.where(rows.flag("defective"))
+    bad = bad.take(np.lexsort((bad.op, bad.value, bad.offset, bad.key)))
+    one = bad.take(starts_of(bad.key, bad.offset, bad.value))
+    fatal = ~one.flag("checksum") if void else np.ones(len(one), dtype=bool)
+    names = ("key", "value", "offset", "process", "op", "step")
+    return Found("phantom", fatal, {name: getattr(one, name) for name in names})
+
+
+def transaction_parts(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[dict[str, Any]]:
+    """For torn-transaction: of each committed transaction, which of its values here are in the read_committed scan."""
+    at = Settings.of(values, promises, keys)
+    due = np.where(values.home == NONE, at.strict_start == 0, values.home >= at.strict_start)
+    judged = np.flatnonzero(values.txn & values.committed & at.strict & at.kept & due)
+    op = _of_send(values, rows.op)[judged]
+    process = _of_send(values, rows.process)[judged]
+    parts = []
+    for n, entry in enumerate(judged.tolist()):
+        here = bool(values.in_committed[entry])
+        home = int(values.home[entry])
+        parts.append(
+            {
+                "anomaly": "#txn-present" if here else "#txn-missing",
+                "n": 1,
+                "fatal_n": 0,
+                "fatal": bool(at.safe[entry]) and not promises.void,
+                "op": int(op[n]),
+                "process": int(process[n]),
+                "key": int(values.key[entry]),
+                "value": int(values.value[entry]),
+                "offset": None if home == NONE else home,
+            }
         )
-        .groupBy("send_op")
-        .agg(
-            *_expressions(
-                f"""
-                count_if(in_committed) AS present
-                count_if(NOT in_committed) AS missing
-                bool_and(COALESCE({promise}, false)) AS promised
-                min(CASE WHEN NOT in_committed THEN key END) AS key
-                min(CASE WHEN NOT in_committed THEN value END) AS value
-                min(CASE WHEN NOT in_committed THEN home END) AS offset
-                min(send_process) AS process
-                """
-            )
-        )
-        .where("present > 0 AND missing > 0")
-        .selectExpr(
-            "'torn-transaction' AS anomaly",
-            "promised AS fatal",
-            "key",
-            "value",
-            "offset",
-            "process",
-            "send_op AS op",
-            "0 AS mop",
-            "0 AS pos",
-            "CAST(NULL AS long) AS other_op",
-            "CAST(NULL AS long) AS other_offset",
-            "CAST(NULL AS long) AS other_value",
-        )
+    return parts
+
+
+def _of_send(values: Values, column: Ints) -> Ints:
+    """A column of the rows, at the send of each value; NONE without one."""
+    if not len(column):
+        return np.zeros(0, dtype=np.int64)
+    there = values.send_row != NONE
+    return np.where(there, column[np.where(there, values.send_row, 0)], NONE)
+
+
+def _found(rows: Rows, values: Values, name: str, hit: Bools, promised: Bools, void: bool, beyond: Ints) -> Found:
+    entry = np.flatnonzero(hit)
+    always = name in ("phantom", "aborted-read", "early-read")
+    fatal = promised[entry] & (always | (not void))
+    send_op = _of_send(values, rows.op)[entry]
+    other = np.where(values.first_read < values.last_read, values.last_read, values.first_read)
+    other = np.where(beyond != NONE, beyond, other) if name == "lost-write" else other
+    offset = values.first_read if name == "phantom" else values.home
+    return Found(
+        name,
+        fatal,
+        {
+            "key": values.key[entry],
+            "value": values.value[entry],
+            "offset": offset[entry],
+            "process": _of_send(values, rows.process)[entry],
+            "op": np.where(send_op == NONE, values.read_op[entry], send_op),
+            "step": _of_send(values, rows.step)[entry],
+            "other_op": values.read_op[entry],
+            "other_offset": other[entry],
+        },
     )
-
-
-def _expressions(text: str) -> list[Column]:
-    from pyspark.sql import functions as fn
-
-    return [fn.expr(line.strip()) for line in text.strip().splitlines()]
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
