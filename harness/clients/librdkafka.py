@@ -1,0 +1,246 @@
+"""librdkafka through confluent-kafka.
+
+Settings that the recording depends on: ``auto.offset.reset=error`` (a reset is otherwise invisible; the
+workload records it and seeks), no auto-commit, ``check.crcs``. Moving a position is a new ``assign`` with
+explicit offsets, never ``seek``: it needs no fetcher to be up, and drops what was fetched for the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import confluent_kafka as kafka
+
+from harness.clients import errors
+from harness.clients.base import (
+    Addressed,
+    Batch,
+    Burst,
+    ClientError,
+    ProducerConfig,
+    TopicPartition,
+)
+from histories.schema import Isolation, Outcome
+
+STATISTICS_INTERVAL_MS: Final = 500
+WAIT_S: Final = 0.1
+GATHER_S: Final = 0.01
+"""How long a poll that has a record waits for more: ``consume`` would wait for all of them or its time-out."""
+OUT_OF_RANGE: Final = kafka.KafkaError._AUTO_OFFSET_RESET
+
+_Callback = Callable[[Any, Any], None]
+
+
+def _ignore_log(*_: object) -> None:
+    """Disconnects are what a run is about; their log lines would only fill the worker's stderr."""
+
+
+class _QuietLogger:
+    """What confluent-kafka wants of a logger."""
+
+    def log(self, *_: object) -> None:
+        return
+
+
+class LibrdkafkaProducer:
+    """One producer object. Used by one thread.
+
+    The delivery callbacks are made once per position in a burst and used for every burst: a burst only
+    begins when all outcomes of the one before are in, or on a new producer. (Nothing is allocated per record.)
+    """
+
+    def __init__(self, bootstrap: str, config: ProducerConfig, client_id: str) -> None:
+        self._config = config
+        self._retries = 0
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "acks": config.acks,
+            "enable.idempotence": config.idempotence,
+            "retries": config.retries,
+            "max.in.flight.requests.per.connection": config.max_in_flight,
+            "delivery.timeout.ms": config.delivery_timeout_ms,
+            "request.timeout.ms": config.request_timeout_ms,
+            "socket.timeout.ms": max(config.request_timeout_ms, 1000) + 1000,
+            "linger.ms": config.linger_ms,
+            "reconnect.backoff.max.ms": 1000,
+            "allow.auto.create.topics": False,
+            "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+            "stats_cb": self._on_statistics,
+            "error_cb": _ignore_log,
+        }
+        if config.idempotence and config.retries == 0:
+            del settings["retries"]  # librdkafka refuses the combination; idempotence needs retries
+        self._producer = kafka.Producer(settings, logger=_QuietLogger())
+        self._offsets: list[int | None] = []
+        self._complete_ns: list[int | None] = []
+        self._failed: dict[int, int] = {}
+        self._landed: list[int] = []
+        self._callbacks: list[_Callback] = []
+
+    def send_burst(self, records: Sequence[Addressed], left_s: Callable[[], float]) -> Burst:
+        count = len(records)
+        offsets, complete_ns = self._offsets, self._complete_ns
+        offsets[:] = [None] * count
+        complete_ns[:] = [None] * count
+        self._failed.clear()
+        self._landed.clear()
+        while len(self._callbacks) < count:
+            self._callbacks.append(self._callback(len(self._callbacks)))
+        invoke_ns: list[int] = []
+        invoked, produce, clock = invoke_ns.append, self._producer.produce, time.monotonic_ns
+        refused: dict[int, str] = {}
+        usable = True
+        for (topic, partition, payload), callback in zip(records, self._callbacks, strict=False):
+            invoked(clock())
+            try:
+                produce(topic, payload, None, partition, callback)
+            except BufferError:
+                refused[len(invoke_ns) - 1] = "_QUEUE_FULL"
+            except kafka.KafkaException as error:
+                refused[len(invoke_ns) - 1] = str(error.args[0].name())
+                usable = False  # a fatal error of the producer, mostly: it refuses all that follows
+        awaited = count - len(refused)
+        poll, landed = self._producer.poll, self._landed
+        while len(landed) < awaited and (left := left_s()) > 0:
+            poll(left if left < WAIT_S else WAIT_S)
+        return self._outcome(invoke_ns, refused, usable)
+
+    def _callback(self, position: int) -> _Callback:
+        offsets, complete_ns, failed = self._offsets, self._complete_ns, self._failed
+        landed, clock = self._landed.append, time.monotonic_ns
+
+        def delivered(error: Any, message: Any) -> None:
+            complete_ns[position] = clock()
+            if error is None:
+                offsets[position] = message.offset()
+            else:
+                failed[position] = error.code()
+            landed(position)
+
+        return delivered
+
+    def _outcome(self, invoke_ns: list[int], refused: dict[int, str], usable: bool) -> Burst:
+        count = len(invoke_ns)
+        config, failed = self._config, self._failed
+        offsets, complete_ns = self._offsets.copy(), self._complete_ns.copy()
+        if config.acks == 0:
+            burst = Burst([errors.DELIVERED_WITHOUT_ACK] * count, [None] * count, invoke_ns, complete_ns)
+        elif len(self._landed) == count and not failed:
+            return Burst([Outcome.OK] * count, offsets, invoke_ns, complete_ns)
+        else:
+            statuses = [Outcome.OK if offset is not None else Outcome.INFO for offset in offsets]
+            burst = Burst(statuses, offsets, invoke_ns, complete_ns)
+        burst.usable = usable
+        for position, code in failed.items():
+            burst.statuses[position] = errors.delivery_outcome(
+                code, retries=config.retries, idempotent=config.idempotence
+            )
+            burst.errors[position] = errors.name_of(code)
+        for position, name in refused.items():
+            burst.statuses[position] = errors.LOCAL_REFUSAL
+            burst.complete_ns[position] = invoke_ns[position]
+            burst.errors[position] = name
+        return burst
+
+    def _on_statistics(self, text: str) -> None:
+        brokers = json.loads(text)["brokers"].values()
+        self._retries = max(self._retries, sum(broker["txretries"] for broker in brokers))
+
+    def retries(self) -> int:
+        return self._retries
+
+    def abandon(self) -> None:
+        self._producer.purge(blocking=False)
+        self._producer.poll(0)
+
+
+class LibrdkafkaConsumer:
+    """One consumer object. It has a group id because librdkafka wants one, and never joins the group."""
+
+    def __init__(self, bootstrap: str, isolation: Isolation, client_id: str) -> None:
+        self._consumer = kafka.Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": client_id,
+                "group.id": client_id,
+                "isolation.level": str(isolation),
+                "auto.offset.reset": "error",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "check.crcs": True,
+                "fetch.wait.max.ms": 100,
+                "fetch.error.backoff.ms": 100,
+                "reconnect.backoff.max.ms": 1000,
+                "socket.timeout.ms": 5000,
+                "topic.metadata.refresh.interval.ms": 5000,
+                "error_cb": _ignore_log,
+            },
+            logger=_QuietLogger(),
+        )
+
+    def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._consumer.assign(
+            [kafka.TopicPartition(topic, partition, offset) for (topic, partition), offset in positions.items()]
+        )
+
+    def poll(self, max_records: int, timeout_s: float) -> Batch:
+        batch = Batch()
+        try:
+            first = self._consumer.poll(timeout_s)
+            if first is None:
+                return batch
+            messages: list[Any] = [first, *self._consumer.consume(max_records - 1, GATHER_S)]
+        except (kafka.KafkaException, RuntimeError) as failure:
+            batch.error = _name(failure)
+            return batch
+        sources, offsets, payloads = batch.sources, batch.offsets, batch.payloads
+        for message in messages:
+            error = message.error()
+            if error is None:
+                sources.append((message.topic(), message.partition()))
+                offsets.append(message.offset())
+                payloads.append(message.value())
+                continue
+            code = error.code()
+            if code == OUT_OF_RANGE:
+                batch.out_of_range.append((message.topic(), message.partition()))
+            batch.error = batch.error or error.name()
+        return batch
+
+    def watermarks(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        try:
+            marks = self._consumer.get_watermark_offsets(
+                kafka.TopicPartition(*partition), timeout=timeout_s, cached=False
+            )
+        except kafka.KafkaException as error:
+            raise ClientError(_name(error)) from None
+        if marks is None:
+            raise ClientError("_TIMED_OUT")
+        return int(marks[0]), int(marks[1])
+
+    def abandon(self) -> None:
+        # No group was joined and nothing is committed: nobody notices this close.
+        self._consumer.close()
+
+
+def _name(error: Exception) -> str:
+    first = error.args[0] if error.args else error
+    return str(first.name()) if isinstance(first, kafka.KafkaError) else str(first)
+
+
+class Librdkafka:
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+
+    def producer(self, config: ProducerConfig, client_id: str) -> LibrdkafkaProducer:
+        return LibrdkafkaProducer(self._bootstrap, config, client_id)
+
+    def consumer(self, isolation: Isolation, client_id: str) -> LibrdkafkaConsumer:
+        return LibrdkafkaConsumer(self._bootstrap, isolation, client_id)
+
+    def close(self) -> None:
+        return

@@ -1,0 +1,171 @@
+"""A logical producer of the workload *log*; see :mod:`harness.workloads.log` for what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from harness.clients.base import Addressed, Burst, ClientError, Producer
+from harness.clients.registry import producer_config
+from harness.payload import encoder
+from harness.workloads.base import Context, CrashClock, Key, Tally
+from histories.recorded import Completion, Invocation
+from histories.schema import F, Outcome, Phase
+
+SLACK_S: Final = 2.0
+"""How much longer than the delivery time-out an outcome is waited for: the client keeps that time itself."""
+RETRY_PAUSE_S: Final = 0.2
+CRASH_WINDOW_S: Final = 0.004
+"""A crash in the middle of a burst comes at most so long after its last send."""
+
+
+class LogProducer:
+    def __init__(self, context: Context, slot: int, library: int) -> None:
+        self.tally = Tally()
+        self._context = context
+        self._slot = slot
+        self._library = library
+        self._config = producer_config(context.plan.clients)
+        self._rng = context.random(f"producer-{slot}")
+        self._values = context.values(slot)
+        self._crash = CrashClock(context.plan.clients.crash_every_s, self._rng, context.clock)
+        self._patient_s = self._config.delivery_timeout_ms / 1000 + SLACK_S
+        self._client: Producer | None = None
+        self._process = -1
+        self._encoders: dict[int, Callable[[int], bytes]] = {}
+        self._past_retries = 0
+
+    def step(self) -> bool:
+        if self._client is None and not self._renew():
+            return True
+        crash = self._crash.due()
+        if crash and self._rng.random() < 0.5:
+            self._crash_idle()
+            return True
+        targets = self._targets()
+        self._context.patience.wait(self._context.bucket.reserve(len(targets)))
+        if self._context.patience.stopped:
+            return False
+        burst = self._send(targets, self._rng.random() * CRASH_WINDOW_S if crash else None)
+        if self._context.plan.clients.on_error == "stop" and not crash and _has_gap(burst, self._config.acks):
+            return False
+        if crash or _in_doubt(burst, self._config.acks):
+            self._drop()
+        return True
+
+    def close(self) -> None:
+        self._drop()
+
+    def _renew(self) -> bool:
+        """A new process with a new client object. False: not now."""
+        process = self._context.new_process()
+        library = self._context.libraries[self._library]
+        try:
+            self._client = library.producer(self._config, f"tidemark-{process}")
+        except ClientError:
+            self._context.patience.wait(RETRY_PAUSE_S)
+            return False
+        self._process = process
+        self._encoders.clear()
+        return True
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.abandon()
+            self._past_retries += client.retries() or 0
+            self.tally.retries = self._past_retries
+
+    def _targets(self) -> list[Key]:
+        rng, keys = self._rng, self._context.keys.writable()
+        largest = self._context.plan.clients.burst
+        count = 1 if rng.random() < 0.5 else rng.randint(1, largest)
+        if rng.random() < 0.5:
+            return [rng.choice(keys)] * count
+        return rng.choices(keys, k=count)
+
+    def _records(self, targets: list[Key], values: list[int]) -> list[Addressed]:
+        encoders = self._encoders
+        for target in targets:
+            if target.key not in encoders:
+                size = self._context.plan.clients.payload_bytes
+                encoders[target.key] = encoder(self._context.run_id, self._process, target.key, size)
+        return [
+            (target.topic, target.partition, encoders[target.key](value))
+            for target, value in zip(targets, values, strict=True)
+        ]
+
+    def _send(self, targets: list[Key], crash_after_s: float | None) -> Burst:
+        context, client = self._context, self._client
+        assert client is not None, "renewed at the begin of the step"
+        values = [value for _, value in zip(targets, self._values, strict=False)]
+        records = self._records(targets, values)
+        op = context.journal.invoke_sends(
+            self._process,
+            0,
+            self._library,
+            self._config.acks,
+            Phase.MAIN,
+            context.now_ns(),
+            [target.key for target in targets],
+            values,
+        )
+        left_s = context.patience.until(self._patient_s if crash_after_s is None else crash_after_s)
+        burst = client.send_burst(records, left_s)
+        record_burst(context, op, burst, "crash" if crash_after_s is not None else "abandoned")
+        context.keys.sent(len(targets))
+        self._count(burst, client)
+        return burst
+
+    def _count(self, burst: Burst, client: Producer) -> None:
+        tally, statuses = self.tally, burst.statuses
+        unknown, failed = statuses.count(Outcome.INFO), statuses.count(Outcome.FAIL)
+        tally.operations += 1
+        tally.unknown += unknown
+        tally.failed += failed
+        tally.acknowledged += len(statuses) - unknown - failed
+        tally.retries = self._past_retries + (client.retries() or 0)
+
+    def _crash_idle(self) -> None:
+        context = self._context
+        op = context.journal.invoke(Invocation(self._process, 0, F.CRASH, context.now_ns()))
+        self._drop()
+        context.journal.complete(op, Completion(Outcome.OK, context.now_ns()))
+
+
+def record_burst(context: Context, op: int, burst: Burst, open_error: str) -> None:
+    """Journal what became of a burst. Its type is ``info`` with one unknown outcome in it, ``fail`` when all
+    failed; each send has a status of its own."""
+    statuses, started = burst.statuses, context.started_ns
+    if Outcome.INFO in statuses:
+        type_ = Outcome.INFO
+    elif Outcome.OK in statuses:
+        type_ = Outcome.OK
+    else:
+        type_ = Outcome.FAIL
+    error = burst.errors[min(burst.errors)] if burst.errors else None
+    if None in burst.complete_ns:
+        error = error or open_error
+    context.journal.complete_sends(
+        op,
+        type_,
+        context.now_ns(),
+        error,
+        statuses,
+        burst.offsets,
+        [at - started for at in burst.invoke_ns],
+        [None if at is None else at - started for at in burst.complete_ns],
+    )
+
+
+def _in_doubt(burst: Burst, acks: int) -> bool:
+    """Whether the process must end."""
+    if not burst.usable:
+        return True
+    if acks == 0:
+        return bool(burst.errors) or None in burst.complete_ns
+    return Outcome.INFO in burst.statuses
+
+
+def _has_gap(burst: Burst, acks: int) -> bool:
+    return _in_doubt(burst, acks) or Outcome.FAIL in burst.statuses
