@@ -61,9 +61,7 @@ class JournalWriter:
         self._broken: str | None = None
         try:
             # Exclusive: appending to the journal of an earlier worker would count its operations anew.
-            self._file = os.open(
-                path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644
-            )
+            self._file = os.open(path, _OPEN_FLAGS, 0o644)
         except FileExistsError:
             raise HistoryError(f"{path}: exists already; every worker writes a journal of its own") from None
         header = {
@@ -174,9 +172,7 @@ class JournalWriter:
     def invoke_poll(
         self, process: int, instance: int, isolation: Isolation | None, phase: Phase, invoke_ns: int
     ) -> int:
-        return self._invoke(
-            F.POLL, 0, invoke_ns, process, instance, None, None, phase, isolation, None, 0, b""
-        )
+        return self._invoke(F.POLL, 0, invoke_ns, process, instance, None, None, phase, isolation, None, 0, b"")
 
     def complete_poll(
         self,

@@ -117,9 +117,7 @@ COMPLETE_DTYPE: Final = np.dtype(
         ("steps", "<u4"),
     ]
 )
-COMMIT_REQUESTED_DTYPE: Final = np.dtype(
-    [*_HEAD_FIELDS, ("columns", "<u2"), ("op", "<i8"), ("commit_ns", "<i8")]
-)
+COMMIT_REQUESTED_DTYPE: Final = np.dtype([*_HEAD_FIELDS, ("columns", "<u2"), ("op", "<i8"), ("commit_ns", "<i8")])
 
 assert BODY_AT + INVOKE.size == INVOKE_DTYPE.itemsize
 assert BODY_AT + COMPLETE.size == COMPLETE_DTYPE.itemsize

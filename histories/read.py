@@ -81,9 +81,7 @@ def _check_columns(part: Path, schema: pa.Schema, found: pa.Schema) -> None:
             raise HistoryError(f"{part}: column {field.name} {what}; expected {expected}: {_AGAIN}")
         actual = _plain(found.field(places[0]).type)
         if actual != expected:
-            raise HistoryError(
-                f"{part}: column {field.name} has type {actual}; expected {expected}: {_AGAIN}"
-            )
+            raise HistoryError(f"{part}: column {field.name} has type {actual}; expected {expected}: {_AGAIN}")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

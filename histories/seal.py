@@ -47,10 +47,7 @@ def seal(
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
         cleanup.callback(shutil.rmtree, scratch, ignore_errors=True)
-        indexes = [
-            index_journal(reader, number, scratch / f"{number}.index")
-            for number, reader in enumerate(readers)
-        ]
+        indexes = [index_journal(reader, number, scratch / f"{number}.index") for number, reader in enumerate(readers)]
         _refuse_shared_processes(indexes)
         journals = _open(indexes, cleanup)
         first_op = 0
@@ -103,8 +100,7 @@ def _refuse_shared_processes(indexes: list[JournalIndex]) -> None:
             shared = np.intersect1d(index.processes, other.processes)
             if len(shared):
                 raise HistoryError(
-                    f"{index.path}: process {shared[0]} is also in {other.path.name}; a process belongs to "
-                    "one worker"
+                    f"{index.path}: process {shared[0]} is also in {other.path.name}; a process belongs to one worker"
                 )
 
 
@@ -115,9 +111,7 @@ def _open(indexes: list[JournalIndex], cleanup: ExitStack) -> Journals:
         cleanup.callback(os.close, file)
         files.append(file)
     places: dict[str, int] = {}
-    text_maps = [
-        np.array([-1, *(places.setdefault(text, len(places)) for text in index.texts)]) for index in indexes
-    ]
+    text_maps = [np.array([-1, *(places.setdefault(text, len(places)) for text in index.texts)]) for index in indexes]
     workers = np.array([index.header.worker for index in indexes], np.int32)
     return Journals(files, indexes, workers, text_maps, list(places))
 
@@ -140,9 +134,7 @@ def _coverage(indexes: list[JournalIndex], more: Iterable[CoverageRow]) -> pa.Ta
         key = (row["key"], str(row["isolation"]))
         row = {**row, "isolation": key[1]}
         if rows.setdefault(key, row) != row:
-            raise HistoryError(
-                f"coverage of key {key[0]}, {key[1]}, is told twice, differently; a key is scanned once"
-            )
+            raise HistoryError(f"coverage of key {key[0]}, {key[1]}, is told twice, differently; a key is scanned once")
     return pa.Table.from_pylist([rows[key] for key in sorted(rows)], schema=COVERAGE)
 
 

@@ -33,10 +33,7 @@ _POLL: Final = layout.KIND_CODES.index(Kind.POLL)
 _INFO: Final = layout.OUTCOME_CODES.index(Outcome.INFO)
 # What the steps of an operation are when nothing else is said: those of a poll are polled records.
 _KIND_OF_F: Final = np.array(
-    [
-        layout.KIND_CODES.index(Kind(f)) if f in set(map(str, Kind)) else _SEND
-        for f in map(str, layout.F_CODES)
-    ],
+    [layout.KIND_CODES.index(Kind(f)) if f in set(map(str, Kind)) else _SEND for f in map(str, layout.F_CODES)],
     np.uint8,
 )
 
@@ -63,12 +60,8 @@ def batch_tables(journals: Journals, rows: Rows, first_op: int) -> tuple[pa.Tabl
     done = np.flatnonzero(rows["complete_at"])
     completed = heads(data, complete_at[done], layout.COMPLETE_DTYPE)
     ops = _operations(journals, rows, invoked, done, completed, first_op)
-    asked = _steps(
-        data, invoke_at, invoked, np.arange(len(rows)), layout.INVOKE_DTYPE.itemsize, invoked["code"]
-    )
-    told = _steps(
-        data, complete_at[done], completed, done, layout.COMPLETE_DTYPE.itemsize, invoked["code"][done]
-    )
+    asked = _steps(data, invoke_at, invoked, np.arange(len(rows)), layout.INVOKE_DTYPE.itemsize, invoked["code"])
+    told = _steps(data, complete_at[done], completed, done, layout.COMPLETE_DTYPE.itemsize, invoked["code"][done])
     steps = _paired(journals, rows, asked, told)
     return _ops_table(journals, ops), _mops_table(ops, steps)
 
@@ -278,9 +271,7 @@ def _mops_table(ops: Columns, steps: Columns) -> pa.Table:
     invoke_ns = np.where(steps["invoke_ns"] == NULL, mine["invoke_ns"], steps["invoke_ns"])
     # A send without a status never came back; anything else that was told came back with its operation.
     came_back = steps["told"] & (~sends | (steps["status"] != 0))
-    complete_ns = np.where(
-        came_back & (steps["complete_ns"] == NULL), mine["complete_ns"], steps["complete_ns"]
-    )
+    complete_ns = np.where(came_back & (steps["complete_ns"] == NULL), mine["complete_ns"], steps["complete_ns"])
     # A step that the completion says nothing of, such as a seek, ends with its operation.
     complete_ns = np.where(~sends & ~steps["told"], mine["complete_ns"], complete_ns)
     columns = dict(_repeated(mine))
@@ -314,9 +305,7 @@ def _repeated(ops: Columns) -> Columns:
 
 
 def _table(columns: Columns, schema: pa.Schema, count: int) -> pa.Table:
-    arrays = [
-        columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema
-    ]
+    arrays = [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema]
     return pa.table(arrays, schema=schema)
 
 

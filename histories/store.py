@@ -165,10 +165,7 @@ class RunStore:
     def create(self, plan_name: str, seed: int, now: datetime | None = None) -> Run:
         """A new run, claimed by this process, with a first meta.json that the runner completes."""
         now = (now or datetime.now(UTC)).astimezone(UTC)
-        plan = (
-            re.sub(r"[^a-z0-9_.]+", "-", Path(plan_name).name.removesuffix(".toml").lower()).strip("-.")
-            or "plan"
-        )
+        plan = re.sub(r"[^a-z0-9_.]+", "-", Path(plan_name).name.removesuffix(".toml").lower()).strip("-.") or "plan"
         self.root.mkdir(parents=True, exist_ok=True)
         while True:
             run_id = f"{now:%Y%m%d-%H%M%S}-{plan}-{secrets.token_hex(2)}"
@@ -182,9 +179,7 @@ class RunStore:
         run.journal.mkdir()
         run.logs.mkdir()
         started_at = now.isoformat(timespec="seconds")
-        Meta(run_id, "run", keys=(), topics={}, producers=(), seed=seed, started_at=started_at).write(
-            run.meta
-        )
+        Meta(run_id, "run", keys=(), topics={}, producers=(), seed=seed, started_at=started_at).write(run.meta)
         self._point_latest(run_id)
         return run
 
@@ -202,9 +197,7 @@ class RunStore:
         if len(matching) == 1:
             return self._run(matching[0])
         if matching:
-            raise HistoryError(
-                f"{name!r} is the beginning of {len(matching)} runs: {', '.join(matching[:5])}"
-            )
+            raise HistoryError(f"{name!r} is the beginning of {len(matching)} runs: {', '.join(matching[:5])}")
         nearest = difflib.get_close_matches(name, ids, n=3, cutoff=0.3) or ids[-3:]
         hint = f"the nearest are {', '.join(nearest)}" if nearest else "it is empty"
         raise HistoryError(f"no run {name!r} in {self.root}; {hint}")

@@ -30,15 +30,11 @@ COMPRESSION_LEVEL = 1
 class HistoryWriter:
     """One history folder in the making. Use it as a context manager, or call ``close`` or ``abort``."""
 
-    def __init__(
-        self, folder: Path, rows_per_group: int = 262_144, rows_per_part: int = ROWS_PER_PART
-    ) -> None:
+    def __init__(self, folder: Path, rows_per_group: int = 262_144, rows_per_part: int = ROWS_PER_PART) -> None:
         if rows_per_group < 1 or rows_per_part < 1:
             raise ValueError("rows_per_group and rows_per_part must be at least 1")
         if (folder / "meta.json").exists():
-            raise HistoryError(
-                f"{folder}: already holds a sealed history; delete it or choose another folder"
-            )
+            raise HistoryError(f"{folder}: already holds a sealed history; delete it or choose another folder")
         self._folder = folder
         self._tables: dict[str, _TableWriter] = {}
         for name, schema in TABLES.items():

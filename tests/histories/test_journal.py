@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -208,3 +209,13 @@ def test_every_call_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(writes) == 3
     chunk = next(JournalReader(tmp_path / "w.journal").chunks())
     assert len(chunk.of(Frame.TEXT)) == 1
+
+
+def test_a_text_whose_record_was_refused_is_introduced_by_the_next(tmp_path: Path) -> None:
+    with JournalWriter(tmp_path / "w.journal", "run", 0, 0) as journal:
+        op = journal.invoke_sends(1, 0, 0, -1, Phase.MAIN, 0, [0], [0])
+        with pytest.raises(struct.error):
+            journal.complete_sends(op, Outcome.INFO, 2**70, "an error", [None], [None])
+        journal.complete_sends(op, Outcome.INFO, 1, "an error", [None], [None])
+    index = index_journal(JournalReader(tmp_path / "w.journal"), 0, tmp_path / "index")
+    assert index.texts == ["an error"]
