@@ -106,7 +106,7 @@ def find(history: History, *, transactions: bool, most: int | None) -> list[Row]
         .groupBy("op")
         .agg(
             fn.count_if(missing).alias("missing"), fn.count_if(~missing).alias("present"),
-            fn.bool_and("fatal").alias("fatal"), fn.min("process").alias("process"),
+            fn.bool_or(fn.when(missing, fn.col("fatal"))).alias("fatal"), fn.min("process").alias("process"),
             fn.min(fn.when(missing, fn.struct("key", "value", "offset"))).alias("at"),
         )
         .where("missing > 0 AND present > 0")

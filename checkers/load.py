@@ -14,6 +14,7 @@ the step, inside them the type of the transaction, and *info* for every send wit
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ FLAGS = {
     "committed_only": "COALESCE(isolation = 'read_committed', false)",
     "defective": "defect IS NOT NULL",
     "refused": "COALESCE(status = 'fail', false)",
+    "acked": "kind = 'send' AND COALESCE(status = 'ok', false) AND NOT (f = 'txn' AND type = 'fail') AND offset IS NOT NULL",
     "checksum": "COALESCE(defect = 'checksum', false)",
 }
 """Booleans of a row, packed into the bits of ``flags`` in this order."""
@@ -133,14 +135,25 @@ def _key_table(folder: Path, meta: Meta, override: PromiseOverride) -> list[dict
 def has_transactions(folder: Path) -> bool:
     """Whether any operation is a transaction. ``txn`` is the last of all names of ``f``, so the
     largest one in the files' statistics tells."""
-    for part in sorted((folder / "ops").glob("*.parquet")):
+    return any(statistics is None or statistics.max == "txn" for statistics in _statistics(folder / "ops", "f"))
+
+
+def stray_values(history: History) -> list[int]:
+    """Values of sends that were open when their topic was deleted, so that their key is unknown."""
+    if all(each is not None and each.min >= 0 for each in _statistics(history.folder / "mops", "key")):
+        return []
+    found = history.mops.where("kind = 'send' AND key < 0 AND value IS NOT NULL").select("value").collect()
+    return [row.value for row in found]
+
+
+def _statistics(table: Path, column: str) -> Iterator[pq.Statistics | None]:
+    """Least and greatest of a column, from the files' footers; None where they do not say."""
+    for part in sorted(table.glob("*.parquet")):
         footer = pq.read_metadata(part)
-        column = footer.schema.names.index("f")
+        index = footer.schema.names.index(column)
         for group in range(footer.num_row_groups):
-            statistics = footer.row_group(group).column(column).statistics
-            if statistics is None or not statistics.has_min_max or statistics.max == "txn":
-                return True
-    return False
+            statistics = footer.row_group(group).column(index).statistics
+            yield statistics if statistics is not None and statistics.has_min_max else None
 
 
 def rows(history: History, *, transactions: bool) -> DataFrame:

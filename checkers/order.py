@@ -3,12 +3,12 @@
 Steps are sorted by key, process and (op, mop, pos), and neighbours compared. Two records are *successive* when no
 boundary (seek, reset, resume) lies between them and, in different operations, the earlier one ended ok.
 
-- **nonmonotonic-poll** the later record's offset is not above the earlier one's.
-- **poll-skip** it is above, and a known version lies strictly between: any value for read_uncommitted,
-  a committed one for read_committed.
-- A value that was read at several offsets counts with its first one: who sees it again went back.
-  Such a case breaks a promise only where the duplicate itself does; a producer that retries without
-  idempotence may leave two copies, and readers of a correct Kafka see both.
+- **poll-skip** the later record's offset is above the earlier one's, and a known version lies strictly
+  between: any value for read_uncommitted, a committed one for read_committed.
+- **nonmonotonic-poll** it is not above.
+  Also when the record's value was already returned in this position at a lower offset: who sees a
+  value again went back. Such a case breaks a promise only where the duplicate itself does; a producer
+  that retries without idempotence may leave two copies, and readers of a correct Kafka see both.
 - **nonmonotonic-send** successive acknowledged sends of one process to one key got decreasing offsets.
 - **int-send-skip** between two acknowledged sends of one operation lies another known version: normal.
 - ``int-`` of each: inside one operation.
@@ -35,75 +35,130 @@ from checkers.values import Values
 
 
 def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[Found]:
-    polled = rows.flag("polled") & rows.has_offset & (rows.key >= 0)
-    versions = (polled | (rows.acknowledged & (rows.key >= 0))) & ~_of_key(keys.compacted, rows)
-    every = np.unique(place(rows.key[versions], rows.offset[versions]))
-    settled = versions & values.committed[values.of_row]
-    committed = np.unique(place(rows.key[settled], rows.offset[settled]))
-    found = polls(rows, values, promises, keys, every, committed)
-    found += sends(rows, promises, keys, every)
-    found.append(inconsistent(rows, promises, keys))
+    uncompacted = rows.where((rows.key >= 0) & ~_of_key(keys.compacted, rows))
+    entry = values.of_row[(rows.key >= 0) & ~_of_key(keys.compacted, rows)]
+    committed = np.zeros(len(uncompacted), dtype=bool)
+    committed[entry >= 0] = values.committed[entry[entry >= 0]]
+    polled = uncompacted.flag("polled") & uncompacted.has_offset
+    known = polled | (uncompacted.flag("acked") & committed)
+    every = np.unique(place(uncompacted.key[known], uncompacted.offset[known]))
+    settled = known & committed
+    strict = np.unique(place(uncompacted.key[settled], uncompacted.offset[settled]))
+    found = polls(uncompacted, entry, values, promises, keys, every, strict)
+    found += sends(uncompacted, promises, keys)
+    found.append(send_skips(uncompacted, entry, known, rows, values))
+    found.append(inconsistent(rows, values, promises, keys))
     return found
 
 
-def polls(rows: Rows, values: Values, promises: Promises, keys: KeyTable, every: Ints, committed: Ints) -> list[Found]:
-    takes_part = (rows.flag("boundary") | (rows.flag("polled") & rows.has_offset)) & (rows.key >= 0)
-    takes_part &= ~_of_key(keys.compacted, rows)
-    index = np.flatnonzero(takes_part)
+def polls(
+    rows: Rows, entries: Ints, values: Values, promises: Promises, keys: KeyTable, every: Ints, strict: Ints
+) -> list[Found]:
+    index = np.flatnonzero(rows.flag("boundary") | (rows.flag("polled") & rows.has_offset))
     index = index[np.lexsort((rows.step[index], rows.op[index], rows.process[index], rows.key[index]))]
-    steps, entry = rows.take(index), values.of_row[index]
-    again = np.zeros(len(steps), dtype=bool)
-    again[entry >= 0] = (values.first_read < values.last_read)[entry[entry >= 0]]
-    offset = np.where(again, values.first_read[entry], steps.offset) if len(values.key) else steps.offset
-    producer = np.where(again, values.producer[entry], -1) if len(values.key) else np.full(len(steps), -1)
-    once = promises.once[np.where(producer == NONE, -1, producer)] | ~again
+    steps, entry = rows.take(index), entries[index]
     inside = steps.op[1:] == steps.op[:-1]
     boundary, ok = steps.flag("boundary"), steps.flag("op_ok")
-    successive = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
-    successive &= ~boundary[1:] & ~boundary[:-1] & (inside | ok[:-1])
-    low, high = offset[:-1], offset[1:]
+    same = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
+    successive = same & ~boundary[1:] & ~boundary[:-1] & (inside | ok[:-1])
+    low, high = steps.offset[:-1], steps.offset[1:]
     back = successive & (high <= low)
+    again, once = seen_again(steps, entry, successive, values, promises)
     gap = np.flatnonzero(successive & (high > low + 1))
-    strict = steps.flag("committed_only")[1:][gap]
+    committed_only = steps.flag("committed_only")
+    either = (committed_only[1:] | committed_only[:-1])[gap]
     between = np.where(
-        strict,
-        _between(committed, steps.key[1:][gap], low[gap], high[gap]),
+        either,
+        _between(strict, steps.key[1:][gap], low[gap], high[gap]),
         _between(every, steps.key[1:][gap], low[gap], high[gap]),
     )
     skip = np.zeros(len(back), dtype=bool)
     skip[gap[between]] = True
-    fatal = ~_of_key(keys.unclean, steps)[1:] & once[1:] & once[:-1] & (not promises.void)
+    clean = ~_of_key(keys.unclean, steps)[1:]
+    weights = {"poll-skip": clean, "nonmonotonic-poll": (back & clean) | (again & once)}
     return [
-        _pairs(name, steps, hit & which, fatal, low)
-        for kind, hit in (("poll-skip", skip), ("nonmonotonic-poll", back))
+        _pairs(name, steps, hit & which, weights[kind] & (not promises.void), low)
+        for kind, hit in (("poll-skip", skip), ("nonmonotonic-poll", back | again))
         for name, which in ((f"int-{kind}", inside), (kind, ~inside))
     ]
 
 
-def sends(rows: Rows, promises: Promises, keys: KeyTable, every: Ints) -> list[Found]:
-    acked = rows.where(rows.acknowledged & (rows.key >= 0) & ~_of_key(keys.compacted, rows))
+def seen_again(steps: Rows, entry: Ints, successive: Bools, values: Values, promises: Promises) -> tuple[Bools, Bools]:
+    """For each step but the first: whether its value was returned before in its position at a lower offset,
+    and whether its producer promised that it would not be."""
+    again = np.zeros(max(0, len(steps) - 1), dtype=bool)
+    once = np.zeros(len(again), dtype=bool)
+    duplicated = np.zeros(len(steps), dtype=bool)
+    duplicated[entry >= 0] = (values.first_read < values.last_read)[entry[entry >= 0]]
+    some = np.flatnonzero(duplicated)
+    if not len(some):
+        return again, once
+    position = np.cumsum(np.concatenate([[0], (~successive).astype(np.int64)]))
+    some = some[np.lexsort((some, entry[some], position[some]))]
+    first = np.zeros(len(some), dtype=np.int64)
+    first[starts_of(position[some], entry[some])] = 1
+    group = np.cumsum(first)
+    # a falling rank in front makes the running minimum start anew with every group
+    least = np.minimum.accumulate(place(len(some) - group, steps.offset[some]))
+    earlier = np.concatenate([[0], least[:-1]])
+    hit = (first == 0) & (earlier < place(len(some) - group, steps.offset[some]))
+    at = some[hit] - 1
+    again[at] = True
+    producer = values.producer[entry[some[hit]]]
+    once[at] = promises.once[np.where(producer == NONE, -1, producer)]
+    return again, once
+
+
+def sends(rows: Rows, promises: Promises, keys: KeyTable) -> list[Found]:
+    acked = rows.where(rows.flag("acked"))
     steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
     inside = steps.op[1:] == steps.op[:-1]
     successive = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
     low, high = steps.offset[:-1], steps.offset[1:]
     back = successive & (high < low)
-    gap = np.flatnonzero(successive & inside & (high > low + 1))
-    skip = np.zeros(len(back), dtype=bool)
-    skip[gap[_between(every, steps.key[1:][gap], low[gap], high[gap])]] = True
-    safe = promises.safe[steps.producer] & ~_of_key(keys.unclean, steps)
-    fatal = (safe & (promises.once | promises.single)[steps.producer])[1:] & (not promises.void)
+    held = promises.safe & (promises.idempotent | promises.single)
+    fatal = (held[steps.producer] & ~_of_key(keys.unclean, steps)) & (not promises.void)
     return [
-        _pairs("int-nonmonotonic-send", steps, back & inside, fatal, low),
-        _pairs("nonmonotonic-send", steps, back & ~inside, fatal, low),
-        _pairs("int-send-skip", steps, skip, np.zeros(len(skip), dtype=bool), low),
+        _pairs("int-nonmonotonic-send", steps, back & inside, fatal[1:] & fatal[:-1], low),
+        _pairs("nonmonotonic-send", steps, back & ~inside, fatal[1:] & fatal[:-1], low),
     ]
 
 
-def inconsistent(rows: Rows, promises: Promises, keys: KeyTable) -> Found:
+def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Values) -> Found:
+    """Between two sends of one operation lie more records than the process itself put there."""
+    writer = np.full(len(rows), NONE, dtype=np.int64)
+    has = (entry >= 0) & known
+    sender = values.send_row[entry[has]]
+    writer[has] = np.where(sender == NONE, NONE, all_rows.process[np.where(sender == NONE, 0, sender)])
+    there = np.flatnonzero(known & (writer != NONE))
+    there = there[np.lexsort((writer[there], rows.offset[there], rows.key[there]))]
+    there = there[starts_of(rows.key[there], rows.offset[there], writer[there])]
+    acked = rows.where(rows.flag("acked"))
+    steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
+    candidate = (steps.key[1:] == steps.key[:-1]) & (steps.op[1:] == steps.op[:-1])
+    at = np.flatnonzero(candidate & (np.abs(steps.offset[1:] - steps.offset[:-1]) > 1))
+    key, process = steps.key[1:][at], steps.process[1:][at]
+    low = np.minimum(steps.offset[1:][at], steps.offset[:-1][at])
+    high = np.maximum(steps.offset[1:][at], steps.offset[:-1][at])
+    # counting the own ones: number each pair of key and writer, and search among its places
+    pairs = np.stack([np.concatenate([rows.key[there], key]), np.concatenate([writer[there], process])])
+    _, number = np.unique(pairs, axis=1, return_inverse=True)
+    number = number.reshape(-1).astype(np.int64)
+    own_places = np.sort(place(number[: len(there)], rows.offset[there]))
+    places = place(rows.key[there], rows.offset[there])
+    own = _count_between(own_places, number[len(there) :], low, high)
+    hit = np.zeros(len(candidate), dtype=bool)
+    hit[at[_count_between(places, key, low, high) > own]] = True
+    return _pairs("int-send-skip", steps, hit, np.zeros(len(hit), dtype=bool), steps.offset[:-1])
+
+
+def inconsistent(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> Found:
     """Two values at one offset. Two that were both read or safely acknowledged there break a promise; one
     whose acknowledgement proves little (acks=1) may have been replaced by a correct broker."""
     polled = rows.flag("polled") & rows.has_offset & (rows.value != NONE)
-    known = rows.where((polled | rows.acknowledged) & (rows.key >= 0))
+    committed = np.zeros(len(rows), dtype=bool)
+    committed[values.of_row >= 0] = values.committed[values.of_row[values.of_row >= 0]]
+    known = rows.where((polled | (rows.flag("acked") & committed)) & (rows.key >= 0))
     weak = ~known.flag("polled") & ~promises.safe[known.producer]
     order = np.lexsort((known.op, known.value, weak, known.offset, known.key))
     known, weak = known.take(order), weak[order]
@@ -130,31 +185,53 @@ def inconsistent(rows: Rows, promises: Promises, keys: KeyTable) -> Found:
 
 
 def realtime(rows: Rows, promises: Promises, keys: KeyTable, clock_error_ns: Ints) -> Found:
-    acked = rows.where(
-        rows.acknowledged & (rows.key >= 0) & (rows.complete_ns != NONE) & ~_of_key(keys.compacted, rows)
-    )
+    takes_part = rows.flag("acked") & (rows.key >= 0) & (rows.complete_ns != NONE)
+    acked = rows.where(takes_part & ~_of_key(keys.compacted, rows))
+    safe = promises.safe[acked.producer] & ~_of_key(keys.unclean, acked)
     error = clock_error_ns[acked.worker] if len(clock_error_ns) else np.zeros(len(acked), dtype=np.int64)
-    count = len(acked)
-    at = np.concatenate([acked.invoke_ns - error, acked.complete_ns + error])
-    is_ack = np.repeat([0, 1], count)
-    row = np.tile(np.arange(count), 2)
-    order = np.lexsort((is_ack, at, acked.key[row]))
-    row, ack = row[order], is_ack[order] == 1
-    marks = np.where(ack, place(acked.key, acked.offset)[row], place(acked.key, np.zeros_like(acked.key))[row] - 1)
-    highest = np.maximum.accumulate(marks) if count else marks
-    late = ~ack & (highest > place(acked.key, acked.offset)[row])
-    late &= (highest >> 44) == acked.key[row]
-    case = acked.take(row[late])
-    safe = promises.safe[case.producer] & ~_of_key(keys.unclean, case) & (not promises.void)
+    everyone = np.ones(len(acked), dtype=bool)
+    overtaken = _highest_before(acked, acked.key, error, everyone)
+    safely = _highest_before(acked, acked.key, error, safe)
+    if error.any():
+        # inside one worker the clock's error cancels out
+        together = np.stack([acked.key, acked.worker])
+        _, group = np.unique(together, axis=1, return_inverse=True)
+        group = group.reshape(-1).astype(np.int64)
+        exact = np.zeros_like(error)
+        overtaken = np.maximum(overtaken, _highest_before(acked, group, exact, everyone))
+        safely = np.maximum(safely, _highest_before(acked, group, exact, safe))
+    late = np.flatnonzero(overtaken > acked.offset)
+    case = acked.take(late)
+    fatal = safe[late] & (safely[late] > acked.offset[late]) & (not promises.void)
     columns = {name: getattr(case, name) for name in ("key", "value", "offset", "process", "op", "step")}
-    return Found("realtime-order", safe, {**columns, "other_offset": highest[late] & ((1 << 44) - 1)})
+    return Found("realtime-order", fatal, {**columns, "other_offset": overtaken[late]})
+
+
+def _highest_before(acked: Rows, group: Ints, error: Ints, counts: Bools) -> Ints:
+    """For each send, the highest offset that was certainly acknowledged in its group before it began; -1: none."""
+    count = len(acked)
+    at = np.concatenate([acked.invoke_ns - error, (acked.complete_ns + error)[counts]])
+    row = np.concatenate([np.arange(count), np.flatnonzero(counts)])
+    is_ack = np.concatenate([np.zeros(count, dtype=np.int64), np.ones(len(row) - count, dtype=np.int64)])
+    order = np.lexsort((is_ack, at, group[row]))
+    row, ack = row[order], is_ack[order] == 1
+    # an offset is counted from 1 here, so that 0 means none; the group in front starts the maximum anew
+    marks = place(group[row], np.where(ack, acked.offset[row] + 1, 0))
+    running = np.maximum.accumulate(marks) if len(marks) else marks
+    highest = np.full(count, -1, dtype=np.int64)
+    highest[row[~ack]] = (running & ((1 << 44) - 1))[~ack] - 1
+    return highest
+
+
+def _count_between(places: Ints, key: Ints, low: Ints, high: Ints) -> Ints:
+    """How many of the sorted places lie strictly between two offsets of a key."""
+    first = np.searchsorted(places, place(key, low), side="right")
+    return np.asarray(np.searchsorted(places, place(key, high), side="left") - first)
 
 
 def _between(places: Ints, key: Ints, low: Ints, high: Ints) -> Bools:
     """Whether a known version lies strictly between two offsets of a key."""
-    first = np.searchsorted(places, place(key, low), side="right")
-    last = np.searchsorted(places, place(key, high), side="left")
-    return np.asarray(last > first)
+    return np.asarray(_count_between(places, key, low, high) > 0)
 
 
 def _of_key(column: Bools, rows: Rows) -> Bools:

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from checkers import order, values
 from checkers.found import PLACE, SCHEMA
-from checkers.load import History
+from checkers.load import History, stray_values
 from checkers.promises import Promises
-from checkers.rows import KeyTable, Rows
+from checkers.rows import Ints, KeyTable, Rows
 from checkers.steps import step_counts
 
 
@@ -26,12 +26,14 @@ def checker(
     highest = max((int(worker) for worker in errors), default=-1)
     clock_error_ns = np.array([errors.get(str(n), 0) for n in range(highest + 1)], dtype=np.int64)
 
+    strays = np.array(stray_values(history), dtype=np.int64)
+
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = [batch for batch in batches if batch.num_rows]
         if received:
             rows = Rows.of(pa.Table.from_batches(received), promises)
             received.clear()
-            yield _batch(cases(rows, promises, KeyTable.of(key_table), clock_error_ns, most, transactions))
+            yield _batch(cases(rows, promises, KeyTable.of(key_table), clock_error_ns, strays, most, transactions))
 
     return check
 
@@ -40,7 +42,8 @@ def cases(
     rows: Rows,
     promises: Promises,
     keys: KeyTable,
-    clock_error_ns: np.ndarray[Any, np.dtype[np.int64]],
+    clock_error_ns: Ints,
+    strays: Ints,
     most: int | None,
     transactions: bool,
 ) -> list[dict[str, Any]]:
@@ -49,7 +52,7 @@ def cases(
         missing = int(rows.worker.max()) + 1 - len(clock_error_ns)
         clock_error_ns = np.pad(clock_error_ns, (0, max(0, missing)))
     found = values.delivery(rows, known, promises, keys, clock_error_ns)
-    found.append(values.defective(rows, promises.void))
+    found.append(values.phantoms(rows, known, strays, promises.void))
     found += order.order(rows, known, promises, keys)
     found.append(order.realtime(rows, promises, keys, clock_error_ns))
     out = [row for each in found for row in each.rows(most)]

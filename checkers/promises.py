@@ -79,6 +79,7 @@ class Promises:
     sends whose producer nobody recorded: they promise what all of the history's producers do."""
 
     safe: Booleans
+    idempotent: Booleans
     once: Booleans
     """Idempotent, or without retries."""
     single: Booleans
@@ -95,6 +96,7 @@ class Promises:
         zero = [producer.acks == 0 for producer in meta.producers]
         return Promises(
             array(lambda each: each.acks == -1, override.safe),
+            array(lambda each: each.idempotent, override.idempotent),
             array(lambda each: each.idempotent or each.retries == 0, override.idempotent),
             array(lambda each: each.max_in_flight == 1),
             np.array([*zero, False], dtype=bool),

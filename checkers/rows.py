@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from checkers.load import FLAGS, NONE, OK
+from checkers.load import FLAGS, INFO, NONE
 from checkers.promises import Promises
 
 Ints = npt.NDArray[np.int64]
@@ -44,12 +44,13 @@ class Rows:
         }
         sent = (columns["flags"] & 1).astype(bool)
         # a send with acks=0 is reported delivered by a client that knows nothing
-        columns["fate"] = np.where(sent & promises.acks_zero[columns["producer"]], 1, columns["fate"])
+        blind = sent & promises.acks_zero[columns["producer"]]
+        columns["fate"] = np.where(blind, INFO, columns["fate"])
+        columns["flags"] = np.where(blind, columns["flags"] & ~_bit("acked"), columns["flags"])
         return Rows(**columns)
 
     def flag(self, name: str) -> Bools:
-        bit = list(FLAGS).index(name)
-        return np.asarray((self.flags & (1 << bit)) != 0)
+        return np.asarray((self.flags & _bit(name)) != 0)
 
     def where(self, mask: Bools) -> Rows:
         return Rows(**{name: getattr(self, name)[mask] for name in Rows.__annotations__})
@@ -61,13 +62,12 @@ class Rows:
     def has_offset(self) -> Bools:
         return np.asarray(self.offset != NONE)
 
-    @property
-    def acknowledged(self) -> Bools:
-        """Committed sends whose place the broker named."""
-        return np.asarray(self.flag("sent") & (self.fate == OK) & self.has_offset)
-
     def __len__(self) -> int:
         return len(self.key)
+
+
+def _bit(flag: str) -> int:
+    return 1 << list(FLAGS).index(flag)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,6 @@ class Values:
     in_raw: Bools
     in_committed: Bools
     read_ns: Ints
-    committed_read_ns: Ints
     read_op: Ints
     of_row: Ints
     """For each row the index of its entry; -1: it has none."""
@@ -95,7 +94,7 @@ class Values:
         def count(mask: Bools) -> Ints:
             return _reduce(np.add, mask.astype(np.int64), starts)
 
-        acked = most(sent & (mine.fate == OK), mine.offset)
+        acked = most(mine.flag("acked"), mine.offset)
         at_ack = polled & (mine.offset == acked[group]) if len(starts) else polled
         return Values(
             key=mine.key[starts],
@@ -114,7 +113,6 @@ class Values:
             in_raw=count(polled & mine.flag("final") & ~mine.flag("committed_only")) > 0,
             in_committed=count(strict & mine.flag("final")) > 0,
             read_ns=least(polled & ~mine.flag("final") & (mine.complete_ns != NONE), mine.complete_ns),
-            committed_read_ns=least(strict & (mine.complete_ns != NONE), mine.complete_ns),
             read_op=least(polled, mine.op),
             of_row=of_row,
         )
@@ -134,6 +132,9 @@ class Settings:
     once: Bools
     clean: Bools
     kept: Bools
+    """Neither deleted on purpose nor compacted."""
+    loose: Bools
+    """Not compacted."""
     raw: Bools
     raw_start: Ints
     strict: Bools
@@ -148,6 +149,7 @@ class Settings:
             promises.once[producer],
             clean,
             ~keys.exempt[values.key] & ~keys.compacted[values.key],
+            ~keys.compacted[values.key],
             keys.raw_complete[values.key],
             keys.raw_start[values.key],
             keys.committed_complete[values.key],
@@ -163,34 +165,48 @@ def delivery(rows: Rows, values: Values, promises: Promises, keys: KeyTable, clo
     lost = lost_from_scan(values, at)
     passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost)
     lost = lost | passed
-    commit_ns, send_worker = _of_send(values, rows.commit_ns), _of_send(values, rows.worker)
-    early = values.txn & (commit_ns != NONE) & (values.committed_read_ns != NONE)
-    slack = 2 * int(clock_error_ns.max()) if len(clock_error_ns) else 0
-    early &= values.committed_read_ns < commit_ns - slack
-    del send_worker
+    early = early_reads(rows, values, clock_error_ns)
     trimmed = (home == NONE) & ((at.raw & (at.raw_start > 0)) | (at.strict & (at.strict_start > 0)))
     read_after_start = values.last_read >= at.raw_start
     hits: dict[str, tuple[Bools, Bools]] = {
         "lost-write": (lost, at.safe),
         "vanished-read": (
-            (values.reads > 0) & (values.sends > 0) & at.kept & at.raw & ~values.in_raw & read_after_start
+            (values.reads > 0) & at.kept & at.raw & ~values.in_raw & read_after_start
             & (~values.txn | committed),
             at.clean,
         ),
-        "duplicate": (values.first_read < values.last_read, at.once),
+        "duplicate": ((values.first_read < values.last_read) & at.loose, at.once),
         "misplaced-ack": (
-            (values.acked != NONE) & committed & (values.reads > 0) & ~values.read_where_acked,
+            (values.acked != NONE) & committed & (values.reads > 0) & ~values.read_where_acked & at.loose,
             at.safe & at.once,
         ),
-        "phantom": (values.sends == 0, certain),
         "aborted-read": (
-            (values.fate == FAIL) & np.where(values.txn, values.committed_reads > 0, values.reads > 0),
+            (values.fate == FAIL) & at.loose & np.where(values.txn, values.committed_reads > 0, values.reads > 0),
             certain,
         ),
-        "early-read": (early, certain),
+        "early-read": (early & at.loose, certain),
         "unseen": (unread & at.kept & ((~at.raw & ~at.strict) | trimmed), ~certain),
     }  # fmt: skip
     return [_found(rows, values, name, *hit, promises.void, beyond) for name, hit in hits.items()]
+
+
+def early_reads(rows: Rows, values: Values, clock_error_ns: Ints) -> Bools:
+    """Values of transactions that a read_committed poll returned certainly before commit was requested."""
+    early = np.zeros(len(values.key), dtype=bool)
+    commit_ns = np.where(values.txn, _of_send(values, rows.commit_ns), NONE)
+    if not (commit_ns != NONE).any():
+        return early
+    poll = np.flatnonzero(rows.flag("polled") & rows.flag("committed_only") & (values.of_row >= 0))
+    entry = values.of_row[poll]
+    sender, reader = _of_send(values, rows.worker)[entry], rows.worker[poll]
+    slack = np.zeros(len(poll), dtype=np.int64)
+    if len(clock_error_ns):
+        apart = (sender != reader) & (sender != NONE)
+        slack[apart] = clock_error_ns[sender[apart]] + clock_error_ns[reader[apart]]
+    known = (commit_ns[entry] != NONE) & (rows.complete_ns[poll] != NONE)
+    certain = known & (commit_ns[entry] - rows.complete_ns[poll] > slack)
+    early[entry[certain]] = True
+    return early
 
 
 def lost_from_scan(values: Values, at: Settings) -> Bools:
@@ -281,9 +297,17 @@ def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> l
     return [row for row in found if row["n"]]
 
 
-def defective(rows: Rows, void: bool) -> Found:
-    """Records that cannot be this run's own under their key; they take part in no other check."""
-    bad = rows.where(rows.flag("defective"))
+def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
+    """Records that nobody sent here, or that cannot be this run's own; one case per place and value.
+
+    ``strays`` are values whose send was open when its topic was deleted: where they went nobody knows,
+    so they are phantoms nowhere.
+    """
+    unsent = rows.flag("polled") & (rows.value != NONE) & (rows.key >= 0)
+    unsent[unsent] = values.sends[values.of_row[unsent]] == 0
+    if len(strays):
+        unsent &= ~np.isin(rows.value, strays)
+    bad = rows.where(unsent | rows.flag("defective"))
     bad = bad.take(np.lexsort((bad.op, bad.value, bad.offset, bad.key)))
     one = bad.take(starts_of(bad.key, bad.offset, bad.value))
     fatal = ~one.flag("checksum") if void else np.ones(len(one), dtype=bool)
@@ -328,19 +352,18 @@ def _of_send(values: Values, column: Ints) -> Ints:
 
 def _found(rows: Rows, values: Values, name: str, hit: Bools, promised: Bools, void: bool, beyond: Ints) -> Found:
     entry = np.flatnonzero(hit)
-    always = name in ("phantom", "aborted-read", "early-read")
+    always = name in ("aborted-read", "early-read")
     fatal = promised[entry] & (always | (not void))
     send_op = _of_send(values, rows.op)[entry]
     other = np.where(values.first_read < values.last_read, values.last_read, values.first_read)
     other = np.where(beyond != NONE, beyond, other) if name == "lost-write" else other
-    offset = values.first_read if name == "phantom" else values.home
     return Found(
         name,
         fatal,
         {
             "key": values.key[entry],
             "value": values.value[entry],
-            "offset": offset[entry],
+            "offset": values.home[entry],
             "process": _of_send(values, rows.process)[entry],
             "op": np.where(send_op == NONE, values.read_op[entry], send_op),
             "step": _of_send(values, rows.step)[entry],
