@@ -155,7 +155,7 @@ def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Va
 def inconsistent(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> Found:
     """Two values at one offset. Two that were both read or safely acknowledged there break a promise; one
     whose acknowledgement proves little (acks=1) may have been replaced by a correct broker."""
-    polled = rows.flag("polled") & rows.has_offset & (rows.value != NONE)
+    polled = rows.flag("polled") & rows.has_offset
     committed = np.zeros(len(rows), dtype=bool)
     committed[values.of_row >= 0] = values.committed[values.of_row[values.of_row >= 0]]
     known = rows.where((polled | (rows.flag("acked") & committed)) & (rows.key >= 0))

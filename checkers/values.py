@@ -71,7 +71,7 @@ class Values:
 
     @staticmethod
     def of(rows: Rows) -> Values:
-        takes_part = (rows.key >= 0) & (rows.value != NONE) & ~rows.flag("boundary") & ~rows.flag("defective")
+        takes_part = (rows.key >= 0) & ~rows.flag("boundary") & ~rows.flag("defective")
         index = np.flatnonzero(takes_part)
         order = index[np.lexsort((rows.value[index], rows.key[index]))]
         mine = rows.take(order)
@@ -303,7 +303,7 @@ def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
     ``strays`` are values whose send was open when its topic was deleted: where they went nobody knows,
     so they are phantoms nowhere.
     """
-    unsent = rows.flag("polled") & (rows.value != NONE) & (rows.key >= 0)
+    unsent = rows.flag("polled") & (rows.key >= 0)
     unsent[unsent] = values.sends[values.of_row[unsent]] == 0
     if len(strays):
         unsent &= ~np.isin(rows.value, strays)
