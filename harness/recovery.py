@@ -1,0 +1,23 @@
+"""Waiting until the cluster is healthy again by its own account."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from histories.recorded import RecordedEvent
+from nemesis.view import ClusterView
+
+_LOOK_EVERY_S = 0.25
+
+
+def await_healthy(view: ClusterView, timeout_s: float, emit: Callable[[RecordedEvent], None]) -> bool:
+    """False when the deadline passes first; what was still wrong then is in the events."""
+    deadline = time.monotonic() + timeout_s
+    while problems := view.unhealthy():
+        if time.monotonic() > deadline:
+            for problem in problems:
+                emit(RecordedEvent("unhealthy", detail=problem))
+            return False
+        time.sleep(_LOOK_EVERY_S)
+    return True
