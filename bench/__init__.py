@@ -1,0 +1,1 @@
+"""Measurements: checking, importing and recording (``make bench``), and calibration on Apache Kafka."""
