@@ -166,6 +166,7 @@ class Plain:
                 for row in self.polls
                 if row["value"] in values
                 and row["isolation"] == "read_committed"
+                and self.ops[op]["commit_ns"] is not None
                 and row["complete_ns"] is not None
                 and row["complete_ns"] < self.ops[op]["commit_ns"]
             }
@@ -217,9 +218,7 @@ class Plain:
                 found[f"{prefix}nonmonotonic-send"] += before["offset"] > row["offset"]
                 if prefix:
                     known = self._known(row["key"])
-                    found["int-send-skip"] += any(
-                        each in known for each in range(before["offset"] + 1, row["offset"])
-                    )
+                    found["int-send-skip"] += any(each in known for each in range(before["offset"] + 1, row["offset"]))
             last[row["process"], row["key"]] = row
         for sends in _grouped(acknowledged, "key").values():
             by_completion = sorted(sends, key=lambda row: int(row["complete_ns"]))
