@@ -1,7 +1,8 @@
 """Carries a schedule out: select, inject, prove, hold, heal; and heals whatever happens.
 
-One thread fires the faults in order, one thread per fault in force sees it through. A fault whose healing
-takes longer than planned delays the later ones by as much, so that the quiet times stay.
+One thread fires the faults in order, one thread per fault in force sees it through. Healing takes time that no
+schedule knows; when it takes more than the quiet time, the next fault strikes as soon as there is a place
+(also while the healed broker still catches up), and all later ones are delayed by as much.
 
 Events, each with ``fault_id``, ``fault`` and ``node``: fault-planned (the target is chosen), fault-injected
 (just before the deed), fault-evidence or fault-not-landed, fault-healed or fault-not-healed.

@@ -103,9 +103,7 @@ class LoopbackFleet:
         if not self.wait(node, grace_s):
             self.signal(node, signal.SIGKILL)
             if not self.wait(node, _KILL_TIMEOUT_S):
-                raise FleetError(
-                    f"{node} (process {self.pid(node)}) survived SIGKILL for {_KILL_TIMEOUT_S:.0f} s"
-                )
+                raise FleetError(f"{node} (process {self.pid(node)}) survived SIGKILL for {_KILL_TIMEOUT_S:.0f} s")
 
     def close(self) -> None:
         with self._lock:

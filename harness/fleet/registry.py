@@ -27,9 +27,7 @@ class Registry:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.stat().st_uid != os.getuid():
-            raise FleetError(
-                f"{folder} belongs to somebody else; remove it or set TMPDIR to a folder of your own"
-            )
+            raise FleetError(f"{folder} belongs to somebody else; remove it or set TMPDIR to a folder of your own")
         me = identify(os.getpid())
         if me is None:
             raise FleetError("/proc is not there: the loopback fleet needs Linux with /proc mounted")
@@ -58,11 +56,7 @@ class Registry:
         killed: list[str] = []
         for path in sorted(self._folder.glob("fleet-*.json")):
             document = _read(path)
-            if (
-                document is None
-                or document["world"] != world()
-                or is_running(ProcessId(**document["harness"]))
-            ):
+            if document is None or document["world"] != world() or is_running(ProcessId(**document["harness"])):
                 continue
             for node, each in sorted(document["processes"].items()):
                 process = ProcessId(**each)

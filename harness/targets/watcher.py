@@ -88,10 +88,13 @@ class ClusterWatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """Idempotent; nothing is emitted afterwards."""
+        """Take a last look, then emit nothing more. Idempotent."""
+        if self._stop.is_set():
+            return
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
+        self.look()
 
     def _watch(self) -> None:
         while not self._stop.is_set():
