@@ -45,7 +45,7 @@ class FinalScans:
     def __init__(self, context: Context, keys: Sequence[Key], deadline_s: float) -> None:
         self.tally = Tally()
         self._context = context
-        self._keys = {(key.topic, key.partition): key for key in keys}
+        self._keys = {key.address: key for key in keys}
         self._left_s = context.patience.until(deadline_s)
         self._sentinels_left_s = context.patience.until(deadline_s * (1 - SCANNING_SHARE))
 
@@ -78,15 +78,16 @@ class FinalScans:
         context = self._context
         process, keys = context.new_process(), [self._keys[each].key for each in partitions]
         producer = context.libraries[0].producer(SENTINEL, f"tidemark-{process}")
-        records = [
-            (topic, partition, encoder(context.run_id, process, key, SMALLEST)(value))
-            for (topic, partition), key, value in zip(partitions, keys, values, strict=True)
+        payloads = [
+            encoder(context.run_id, process, key, SMALLEST)(value) for key, value in zip(keys, values, strict=True)
         ]
         number = sentinel_producer(context.plan.clients)
         op = context.journal.invoke_sends(
             process, 0, number, SENTINEL.acks, Phase.FINAL, context.now_ns(), keys, values
         )
-        burst = producer.send_burst(records, context.patience.until(SENTINEL.delivery_timeout_ms / 1000 + 1))
+        burst = producer.send_burst(
+            partitions, payloads, context.patience.until(SENTINEL.delivery_timeout_ms / 1000 + 1)
+        )
         record_burst(context, op, burst, "abandoned")
         producer.abandon()
         self.tally.operations += 1
@@ -131,9 +132,12 @@ class _Scan:
     served_ns: dict[TopicPartition, int] = field(default_factory=dict)
     """When a record of the key came last."""
 
-    def run(self) -> None:
+    def __post_init__(self) -> None:
         self._context = self.scans._context
         self._decoder = Decoder(self._context.run_id)
+        self._began_ns = self._context.clock()
+
+    def run(self) -> None:
         # Keys without a sentinel are read along with the others: what they show may be evidence.
         while len(self.complete) < len(self.sentinels) and self.scans._left_s() > 0:
             self._attempt()
@@ -144,7 +148,7 @@ class _Scan:
         if partition in self.complete:
             return None
         context = self._context
-        silent_ns = context.clock() - self.served_ns.get(partition, 0)
+        silent_ns = context.clock() - self.served_ns.get(partition, self._began_ns)
         if context.patience.stopped or (partition in self.sentinels and silent_ns < SILENCE_S * 1e9):
             return "scanner"
         return "cluster"

@@ -21,7 +21,7 @@ MAGIC: Final = b"TIDE"
 SMALLEST: Final = 40
 
 _PREFIX: Final = Struct(">4s8sii")
-_VALUE: Final = Struct(">q")
+_VALUE_BYTES: Final = 8
 _CHECKSUM: Final = Struct(">I")
 _WHOLE: Final = Struct(">4s8siiq")
 
@@ -37,11 +37,11 @@ def encoder(run_id: str, process: int, key: int, size: int = SMALLEST) -> Callab
         raise ValueError(f"a payload of {size} bytes; the smallest is {SMALLEST}")
     prefix = _PREFIX.pack(MAGIC, run_hash(run_id), process, key)
     seed = crc32(prefix)
-    padding = bytes(size - len(prefix) - _VALUE.size - _CHECKSUM.size)
-    pack_value, pack_checksum = _VALUE.pack, _CHECKSUM.pack
+    pack_body = Struct(f">q{size - len(prefix) - _VALUE_BYTES - _CHECKSUM.size}x").pack
+    pack_checksum = _CHECKSUM.pack
 
     def encode(value: int) -> bytes:
-        body = pack_value(value) + padding
+        body = pack_body(value)
         return prefix + body + pack_checksum(crc32(body, seed))
 
     return encode

@@ -21,7 +21,6 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from harness.clients import errors
 from harness.clients.base import (
     ALL,
-    Addressed,
     Batch,
     Burst,
     ClientError,
@@ -71,10 +70,18 @@ class AiokafkaProducer:
         self._config = config
         self._producer = loop.call(_started_producer(bootstrap, config, client_id), START_TIMEOUT_S)
 
-    def send_burst(self, records: Sequence[Addressed], left_s: Callable[[], float]) -> Burst:
-        count, now = len(records), time.monotonic_ns()
+    def send_burst(
+        self,
+        targets: Sequence[TopicPartition],
+        payloads: Sequence[bytes],
+        left_s: Callable[[], float],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Burst:
+        count, now = len(payloads), time.monotonic_ns()
         burst = Burst([Outcome.INFO] * count, [None] * count, [now] * count, [None] * count)
-        future = self._loop.submit(self._send_all(records, burst))
+        future = self._loop.submit(self._send_all(targets, payloads, burst))
+        if meanwhile is not None:
+            meanwhile()
         while (left := left_s()) > 0:
             try:
                 future.result(min(left, SLICE_S))
@@ -91,9 +98,9 @@ class AiokafkaProducer:
             dict(burst.errors),
         )
 
-    async def _send_all(self, records: Sequence[Addressed], burst: Burst) -> None:
+    async def _send_all(self, targets: Sequence[TopicPartition], payloads: Sequence[bytes], burst: Burst) -> None:
         waiting = []
-        for position, (topic, partition, payload) in enumerate(records):
+        for position, ((topic, partition), payload) in enumerate(zip(targets, payloads, strict=True)):
             burst.invoke_ns[position] = time.monotonic_ns()
             try:
                 future = await self._producer.send(topic, payload, partition=partition)

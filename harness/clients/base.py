@@ -18,9 +18,6 @@ from typing import Final, Protocol
 from histories.schema import Isolation, Outcome
 
 TopicPartition = tuple[str, int]
-Addressed = tuple[str, int, bytes]
-"""A record to send: topic, partition, payload."""
-
 ALL: Final = -1
 """acks=all."""
 
@@ -102,9 +99,16 @@ class Patience:
 
 
 class Producer(Protocol):
-    def send_burst(self, records: Sequence[Addressed], left_s: Callable[[], float]) -> Burst:
+    def send_burst(
+        self,
+        targets: Sequence[TopicPartition],
+        payloads: Sequence[bytes],
+        left_s: Callable[[], float],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Burst:
         """Hand all records to the client, pipelined, and wait for their outcomes while ``left_s`` is
-        positive. Never raises for what happens to a record."""
+        positive; ``meanwhile`` is called once, when the last one is on its way. Never raises for what
+        happens to a record."""
 
     def retries(self) -> int | None:
         """Retried requests so far; None: the client does not say."""

@@ -16,7 +16,6 @@ import confluent_kafka as kafka
 
 from harness.clients import errors
 from harness.clients.base import (
-    Addressed,
     Batch,
     Burst,
     ClientError,
@@ -45,6 +44,29 @@ class _QuietLogger:
         return
 
 
+def producer_settings(bootstrap: str, config: ProducerConfig, client_id: str) -> dict[str, Any]:
+    """A producer's settings, by librdkafka's names."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "acks": config.acks,
+        "enable.idempotence": config.idempotence,
+        "retries": config.retries,
+        "max.in.flight.requests.per.connection": config.max_in_flight,
+        "delivery.timeout.ms": config.delivery_timeout_ms,
+        "request.timeout.ms": config.request_timeout_ms,
+        "socket.timeout.ms": config.request_timeout_ms + 1000,
+        "linger.ms": config.linger_ms,
+        "reconnect.backoff.max.ms": 1000,
+        "allow.auto.create.topics": False,
+        "statistics.interval.ms": STATISTICS_INTERVAL_MS,
+        "error_cb": _ignore_log,
+    }
+    if config.idempotence and config.retries == 0:
+        del settings["retries"]  # librdkafka refuses the combination: idempotence needs retries
+    return settings
+
+
 class LibrdkafkaProducer:
     """One producer object. Used by one thread.
 
@@ -55,25 +77,8 @@ class LibrdkafkaProducer:
     def __init__(self, bootstrap: str, config: ProducerConfig, client_id: str) -> None:
         self._config = config
         self._retries = 0
-        settings: dict[str, Any] = {
-            "bootstrap.servers": bootstrap,
-            "client.id": client_id,
-            "acks": config.acks,
-            "enable.idempotence": config.idempotence,
-            "retries": config.retries,
-            "max.in.flight.requests.per.connection": config.max_in_flight,
-            "delivery.timeout.ms": config.delivery_timeout_ms,
-            "request.timeout.ms": config.request_timeout_ms,
-            "socket.timeout.ms": max(config.request_timeout_ms, 1000) + 1000,
-            "linger.ms": config.linger_ms,
-            "reconnect.backoff.max.ms": 1000,
-            "allow.auto.create.topics": False,
-            "statistics.interval.ms": STATISTICS_INTERVAL_MS,
-            "stats_cb": self._on_statistics,
-            "error_cb": _ignore_log,
-        }
-        if config.idempotence and config.retries == 0:
-            del settings["retries"]  # librdkafka refuses the combination; idempotence needs retries
+        settings = producer_settings(bootstrap, config, client_id)
+        settings["stats_cb"] = self._on_statistics
         self._producer = kafka.Producer(settings, logger=_QuietLogger())
         self._offsets: list[int | None] = []
         self._complete_ns: list[int | None] = []
@@ -81,8 +86,14 @@ class LibrdkafkaProducer:
         self._landed: list[int] = []
         self._callbacks: list[_Callback] = []
 
-    def send_burst(self, records: Sequence[Addressed], left_s: Callable[[], float]) -> Burst:
-        count = len(records)
+    def send_burst(
+        self,
+        targets: Sequence[TopicPartition],
+        payloads: Sequence[bytes],
+        left_s: Callable[[], float],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Burst:
+        count = len(payloads)
         offsets, complete_ns = self._offsets, self._complete_ns
         offsets[:] = [None] * count
         complete_ns[:] = [None] * count
@@ -94,7 +105,7 @@ class LibrdkafkaProducer:
         invoked, produce, clock = invoke_ns.append, self._producer.produce, time.monotonic_ns
         refused: dict[int, str] = {}
         usable = True
-        for (topic, partition, payload), callback in zip(records, self._callbacks, strict=False):
+        for (topic, partition), payload, callback in zip(targets, payloads, self._callbacks, strict=False):
             invoked(clock())
             try:
                 produce(topic, payload, None, partition, callback)
@@ -103,6 +114,8 @@ class LibrdkafkaProducer:
             except kafka.KafkaException as error:
                 refused[len(invoke_ns) - 1] = str(error.args[0].name())
                 usable = False  # a fatal error of the producer, mostly: it refuses all that follows
+        if meanwhile is not None:
+            meanwhile()
         awaited = count - len(refused)
         poll, landed = self._producer.poll, self._landed
         while len(landed) < awaited and (left := left_s()) > 0:

@@ -56,6 +56,11 @@ def producer_settings(clients: ClientPlan) -> tuple[ProducerSettings, ...]:
     return (*kinds, _settings("librdkafka", SENTINEL))
 
 
+def retries_observable(clients: ClientPlan) -> bool:
+    """Whether the retries that workers count are all that happened."""
+    return "aiokafka" not in libraries_of(clients)
+
+
 def sentinel_producer(clients: ClientPlan) -> int:
     """The place of the sentinels' producer in that list."""
     return len(libraries_of(clients))

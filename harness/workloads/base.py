@@ -12,10 +12,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Final, Protocol
 
-from harness.clients.base import Library, Patience
+from harness.clients.base import Library, Patience, TopicPartition
 from harness.plan import Plan
 from histories.journal import JournalWriter
 
@@ -31,6 +32,10 @@ class Key:
     key: int
     topic: str
     partition: int
+
+    @cached_property
+    def address(self) -> TopicPartition:
+        return self.topic, self.partition
 
 
 @dataclass
@@ -55,7 +60,7 @@ class KeySpace:
         self._topics = [tuple(each) for _, each in groupby(keys, key=lambda key: key.topic)]
         if not self._topics:
             raise ValueError("a workload needs at least one key")
-        self.by_partition = {(key.topic, key.partition): key for key in keys}
+        self.by_partition = {key.address: key for key in keys}
         self._share = writes_per_key / workers
         self._current = 0
         self._sent = 0

@@ -88,7 +88,7 @@ class LogConsumer:
         chosen = rng.sample(keys, rng.randint(1, len(keys)))
         start = rng.choices(tuple(Start), (1, 1, 2))[0]
         self._left.update(self._positions)
-        partitions = [(key.topic, key.partition) for key in chosen]
+        partitions = [key.address for key in chosen]
         self._move({each: self._start_of(each, start) for each in partitions}, ())
         self._reassign_ns = self._context.clock() + rng.expovariate(1 / REASSIGN_EVERY_S) * 1e9
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from harness.clients.base import Addressed, Burst, ClientError, Producer
+from harness.clients.base import Burst, ClientError, Producer, TopicPartition
 from harness.clients.registry import producer_config
 from harness.payload import encoder
 from harness.workloads.base import Context, CrashClock, Key, Tally
@@ -17,6 +19,16 @@ SLACK_S: Final = 2.0
 RETRY_PAUSE_S: Final = 0.2
 CRASH_WINDOW_S: Final = 0.004
 """A crash in the middle of a burst comes at most so long after its last send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A burst that is ready to be sent by one process; parallel lists."""
+
+    keys: list[int]
+    values: list[int]
+    targets: list[TopicPartition]
+    payloads: list[bytes]
 
 
 class LogProducer:
@@ -33,20 +45,21 @@ class LogProducer:
         self._client: Producer | None = None
         self._process = -1
         self._encoders: dict[int, Callable[[int], bytes]] = {}
+        self._next: Prepared | None = None
         self._past_retries = 0
 
     def step(self) -> bool:
-        if self._client is None and not self._renew():
+        if self._client is None and not self.renew():
             return True
         crash = self._crash.due()
         if crash and self._rng.random() < 0.5:
             self._crash_idle()
             return True
-        targets = self._targets()
-        self._context.patience.wait(self._context.bucket.reserve(len(targets)))
+        prepared = self._next or self.prepare(self._targets())
+        self._context.patience.wait(self._context.bucket.reserve(len(prepared.values)))
         if self._context.patience.stopped:
             return False
-        burst = self._send(targets, self._rng.random() * CRASH_WINDOW_S if crash else None)
+        burst = self.send(prepared, self._prepare_next, self._rng.random() * CRASH_WINDOW_S if crash else None)
         if self._context.plan.clients.on_error == "stop" and not crash and _has_gap(burst, self._config.acks):
             return False
         if crash or _in_doubt(burst, self._config.acks):
@@ -56,7 +69,7 @@ class LogProducer:
     def close(self) -> None:
         self._drop()
 
-    def _renew(self) -> bool:
+    def renew(self) -> bool:
         """A new process with a new client object. False: not now."""
         process = self._context.new_process()
         library = self._context.libraries[self._library]
@@ -70,6 +83,7 @@ class LogProducer:
         return True
 
     def _drop(self) -> None:
+        self._next = None  # its payloads name the process that ends here
         client, self._client = self._client, None
         if client is not None:
             client.abandon()
@@ -84,22 +98,28 @@ class LogProducer:
             return [rng.choice(keys)] * count
         return rng.choices(keys, k=count)
 
-    def _records(self, targets: list[Key], values: list[int]) -> list[Addressed]:
-        encoders = self._encoders
-        for target in targets:
-            if target.key not in encoders:
-                size = self._context.plan.clients.payload_bytes
-                encoders[target.key] = encoder(self._context.run_id, self._process, target.key, size)
-        return [
-            (target.topic, target.partition, encoders[target.key](value))
-            for target, value in zip(targets, values, strict=True)
-        ]
+    def prepare(self, targets: list[Key]) -> Prepared:
+        encoders, size = self._encoders, self._context.plan.clients.payload_bytes
+        for key in {target.key for target in targets} - encoders.keys():
+            encoders[key] = encoder(self._context.run_id, self._process, key, size)
+        keys = [target.key for target in targets]
+        values = list(islice(self._values, len(keys)))
+        payloads = [encoders[key](value) for key, value in zip(keys, values, strict=True)]
+        return Prepared(keys, values, [target.address for target in targets], payloads)
 
-    def _send(self, targets: list[Key], crash_after_s: float | None) -> Burst:
+    def _prepare_next(self) -> None:
+        """While a burst is under way there is time to make the payloads of the next one."""
+        self._next = self.prepare(self._targets())
+
+    def send(
+        self,
+        prepared: Prepared,
+        meanwhile: Callable[[], None] | None = None,
+        crash_after_s: float | None = None,
+    ) -> Burst:
+        """One recorded burst. With ``crash_after_s`` its outcomes are waited for so long only."""
         context, client = self._context, self._client
         assert client is not None, "renewed at the begin of the step"
-        values = [value for _, value in zip(targets, self._values, strict=False)]
-        records = self._records(targets, values)
         op = context.journal.invoke_sends(
             self._process,
             0,
@@ -107,13 +127,13 @@ class LogProducer:
             self._config.acks,
             Phase.MAIN,
             context.now_ns(),
-            [target.key for target in targets],
-            values,
+            prepared.keys,
+            prepared.values,
         )
         left_s = context.patience.until(self._patient_s if crash_after_s is None else crash_after_s)
-        burst = client.send_burst(records, left_s)
+        burst = client.send_burst(prepared.targets, prepared.payloads, left_s, meanwhile)
         record_burst(context, op, burst, "crash" if crash_after_s is not None else "abandoned")
-        context.keys.sent(len(targets))
+        context.keys.sent(len(prepared.values))
         self._count(burst, client)
         return burst
 
