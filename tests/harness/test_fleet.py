@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -100,7 +101,12 @@ def test_close_ends_everything_and_is_idempotent(tmp_path: Path) -> None:
 
 
 def test_a_node_outlives_the_thread_that_asked_for_it(fleet: LoopbackFleet, tmp_path: Path) -> None:
-    thread = threading.Thread(target=fleet.start, args=("n", sleeper(tmp_path)))
+    def start() -> None:
+        pid = fleet.start("n", sleeper(tmp_path))
+        # Not before the launcher has done its part: only then is the node's life tied to a thread's.
+        wait_until(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", "the launcher to finish")
+
+    thread = threading.Thread(target=start)
     thread.start()
     thread.join()
     # A second node is started after the thread is gone; had the first one died with it, it would show.
@@ -132,7 +138,12 @@ def test_nodes_die_with_a_harness_that_is_killed(tmp_path: Path) -> None:
         assert len(pids) == 2
         assert all(proc.state(pid) for pid in pids)
         harness.kill()
-    wait_until(lambda: all(proc.state(pid) in (None, "Z") for pid in pids), "the nodes to die")
+    try:
+        wait_until(lambda: all(proc.state(pid) in (None, "Z") for pid in pids), "the nodes to die")
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _left_behind(registry: Path, process: subprocess.Popen[bytes], later_ticks: int = 0) -> None:
