@@ -41,7 +41,7 @@ def import_jepsen(source: Path, out: Path, isolation: str = Isolation.READ_COMMI
     """Writes the history of ``source`` to the folder ``out``. ``isolation`` is that of its consumers."""
     with HistoryWriter(out) as writer, tempfile.TemporaryDirectory(dir=out, prefix="import-") as folder:
         found = _first_pass(source, Path(folder))
-        rows = RowMaker(source, found.keys, Isolation(isolation))
+        rows = RowMaker(source, Path(folder), found.keys, Isolation(isolation))
         stored = Chunks(Path(folder), found.starts, found.late)
         for number in range(len(found.starts)):
             ops, mops = rows.chunk(stored, number)

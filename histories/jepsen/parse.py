@@ -1,16 +1,13 @@
 """One chunk of a history file to columns: the part of importing that is done in parallel.
 
-Speed comes from not building objects. A line of one of the two common layouts is cut by one regular
-expression, which only accepts a ``:value`` made of vectors, maps, numbers, ``nil``, ``:send`` and ``:poll``;
-the values of all such lines are then turned into JSON by replacing letters (a map becomes a flat vector)
-and read by the C parser in one go. Every other line goes through the full reader.
+Most lines take the quick way (see quick); every other goes through the full reader of its format and is
+looked at piece by piece, so that what is wrong with it can be said.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +17,7 @@ import numpy.typing as npt
 
 from histories.errors import HistoryError
 from histories.jepsen import edn
+from histories.jepsen.quick import EDN_LAYOUTS, JSON_LAYOUTS, NULL, POLL, SEND, numbers_of, rows_of
 from histories.jepsen.source import MAX_LINE, Chunk, too_long
 
 Ints = npt.NDArray[np.int64]
@@ -29,21 +27,9 @@ TYPES: Final = {"ok": 0, "fail": 1, "info": 2, "invoke": 3}
 INVOKE: Final = 3
 FS: Final = {"send": 0, "poll": 1, "txn": 2, "assign": 3, "subscribe": 4, "crash": 5}
 OTHER_F: Final = 6
-SEND, POLL, SEEK = range(3)
-NULL: Final = -(1 << 63)
+SEEK: Final = 2
 
-_VALUE: Final = r'(?P<value>[^":#\\;]*(?::(?:send|poll)(?=[\s\]])[^":#\\;]*)*)'
-_LAYOUTS: Final = tuple(
-    re.compile(layout)
-    for layout in (
-        r"\{:index (?P<index>\d+), :time (?P<time>\d+), :type :(?P<type>\w+), :process (?P<process>\d+), "
-        rf":f :(?P<f>[\w-]+), :value {_VALUE}\}}",
-        rf"\{{:type :(?P<type>\w+), :f :(?P<f>[\w-]+), :value {_VALUE}, "
-        r":time (?P<time>\d+), :process (?P<process>\d+), :index (?P<index>\d+)\}",
-        rf"\{{:process (?P<process>\d+), :type :(?P<type>\w+), :f :(?P<f>[\w-]+), :value {_VALUE}, "
-        r":index (?P<index>\d+), :time (?P<time>\d+)\}",
-    )
-)
+_HEAD: Final = ("type", "f", "process", "time", "value")
 _FIELDS: Final = ("type", "process", "f", "time", "index", "value")
 
 
@@ -94,19 +80,130 @@ def parse_to_file(path: str, chunk: Chunk, json_lines: bool, out: str) -> tuple[
 def parse(path: str, chunk: Chunk, json_lines: bool) -> Parsed:
     """The columns of a chunk, or a HistoryError that names the line."""
     text = _decoded(path, chunk)
-    reader = _JsonReader(path, chunk) if json_lines else _EdnReader(path, chunk)
-    columns = _Columns(path, chunk)
+    layouts = JSON_LAYOUTS if json_lines else EDN_LAYOUTS
+    layout = layouts[0]
+    heads: list[tuple[str, ...]] = []
     places: list[int] = []
-    lines: list[str] = []
+    columns = _Columns(path, chunk)
     for place, line in enumerate(text.split("\n")):
-        if len(line) > MAX_LINE:
-            raise too_long(Path(path), chunk.line(place))
-        if line and not line.isspace() and (json_lines or line[0] != ";"):
+        match = layout.fullmatch(line)
+        if match is None:
+            for each in layouts[1:]:
+                match = each.fullmatch(line)
+                if match is not None:
+                    layouts = (each, *(other for other in layouts if other is not each))
+                    layout = each
+                    break
+        if match is not None:
+            heads.append(match.group(*_HEAD))
             places.append(place)
-            lines.append(line)
-    for place, fields in zip(places, reader.read(places, lines), strict=True):
-        columns.add(place, fields)
-    return columns.parsed()
+        elif line and not line.isspace() and (json_lines or line[0] != ";"):
+            if len(line) > MAX_LINE:
+                raise too_long(Path(path), chunk.line(place))
+            columns.add(place, _document(path, chunk, place, line, json_lines))
+    slow, slow_places = columns.parsed()
+    if not heads:
+        return slow
+    quick = _quick(path, chunk, heads, np.array(places, np.int64))
+    if not slow.line.size:
+        return replace(quick, events=slow.events)
+    return _merged(quick, np.array(places, np.int64), slow, slow_places)
+
+
+def _document(path: str, chunk: Chunk, place: int, line: str, json_lines: bool) -> dict[str, Any]:
+    try:
+        document = json.loads(line.strip().rstrip(",")) if json_lines else edn.loads(line)
+    except (ValueError, RecursionError) as error:
+        form = "JSON" if json_lines else "EDN"
+        raise HistoryError(f"{path}:{chunk.line(place)}: not {form}: {error}; {EXPECTED}") from None
+    if not isinstance(document, dict) or "type" not in document or "process" not in document:
+        raise HistoryError(f"{path}:{chunk.line(place)}: not an operation; {EXPECTED}")
+    return document
+
+
+def _quick(path: str, chunk: Chunk, heads: list[tuple[str, ...]], places: Ints) -> Parsed:
+    """The columns of lines that a layout accepted."""
+    types, fs, processes, times, values = zip(*heads, strict=True)
+    rows = rows_of(list(values))
+    count = len(heads)
+    named: dict[int, tuple[list[int], list[int], bool]] = {}
+    f = np.array([FS[each] for each in fs], np.int64)
+    has_value = np.array([each[0] == "[" for each in values])
+    for each in np.flatnonzero(((f == FS["assign"]) | (f == FS["subscribe"])) & has_value).tolist():
+        low, high = np.searchsorted(rows.named_line, [each, each + 1])
+        named[each] = (rows.named_key[low:high].tolist(), [], False)
+    line = chunk.first_line + places if chunk.lines is None else np.array(chunk.lines, np.int64)[places]
+    steps, keys = f[rows.line] > FS["txn"], f[rows.named_line] <= FS["txn"]
+    if steps.any() or keys.any():
+        wrong = int(min(*rows.line[steps].tolist()[:1], *rows.named_line[keys].tolist()[:1], count))
+        raise HistoryError(
+            f"{path}:{line[wrong]}: {fs[wrong]} of {values[wrong][:80]}; expected micro-operations for send, poll "
+            "and txn, keys for assign and subscribe"
+        )
+    return _complete(
+        line=line,
+        type_=np.array([TYPES[each] for each in types], np.int64),
+        process=numbers_of(" ".join(processes).encode()),
+        f=f,
+        time=numbers_of(" ".join(times).encode()),
+        has_value=has_value,
+        first=np.searchsorted(rows.line, np.arange(count + 1)),
+        rows=(rows.mop, rows.kind, rows.key, rows.offset, rows.value),
+        named=named,
+    )
+
+
+def _complete(
+    *,
+    line: Ints,
+    type_: Ints,
+    process: Ints,
+    f: Ints,
+    time: Ints,
+    has_value: Bools,
+    first: Ints,
+    rows: tuple[Ints, Ints, Ints, Ints, Ints],
+    named: dict[int, tuple[list[int], list[int], bool]],
+) -> Parsed:
+    """With which lines polled which keys."""
+    mop, kind, key, offset, value = rows
+    place = np.repeat(np.arange(line.size), np.diff(first))
+    polled = np.flatnonzero(kind == POLL)
+    # Records of one key follow each other, so neighbours are enough to look at.
+    new = (np.diff(place[polled], prepend=-1) != 0) | (np.diff(key[polled], prepend=NULL) != 0)
+    polled = polled[new]
+    return Parsed(
+        line, type_, process, f, time, has_value, first, mop, kind, key, offset, value,
+        place[polled], key[polled], named=named,
+    )  # fmt: skip
+
+
+def _merged(quick: Parsed, quick_places: Ints, slow: Parsed, slow_places: Ints) -> Parsed:
+    """Both kinds of lines in the order of the file."""
+    order = np.argsort(np.concatenate([quick_places, slow_places]), kind="stable")
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size)
+
+    def both(name: str) -> Any:
+        return np.concatenate([getattr(quick, name), getattr(slow, name)])
+
+    count = np.concatenate([np.diff(quick.first), np.diff(slow.first)])
+    row_order = np.argsort(np.repeat(number, count), kind="stable")
+    merged = _complete(
+        line=both("line")[order],
+        type_=both("type")[order],
+        process=both("process")[order],
+        f=both("f")[order],
+        time=both("time")[order],
+        has_value=both("has_value")[order],
+        first=np.append(0, np.cumsum(count[order])),
+        rows=tuple(both(name)[row_order] for name in ("mop", "kind", "key", "offset", "value")),
+        named={int(number[each]): keys for each, keys in quick.named.items()},
+    )
+    shift = quick_places.size
+    merged.named.update({int(number[shift + each]): keys for each, keys in slow.named.items()})
+    merged.errors.update({int(number[shift + each]): said for each, said in slow.errors.items()})
+    return replace(merged, events=slow.events)
 
 
 def _decoded(path: str, chunk: Chunk) -> str:
@@ -117,107 +214,9 @@ def _decoded(path: str, chunk: Chunk) -> str:
         raise HistoryError(f"{path}:{line}: not UTF-8; expected an operation in EDN or JSON") from None
 
 
-Fields = tuple[Any, Any, Any, Any, Any, Any, dict[str, Any] | None]
-"""Type, process, f, time, index, value, everything; the last is None when there is nothing else."""
-
-
-class _EdnReader:
-    def __init__(self, path: str, chunk: Chunk) -> None:
-        self._path, self._chunk = path, chunk
-
-    def read(self, places: list[int], lines: list[str]) -> list[Fields]:
-        fields: list[Fields] = []
-        texts: list[str] = []
-        quick: list[int] = []
-        layout = _LAYOUTS[0]
-        for number, line in enumerate(lines):
-            match = layout.fullmatch(line)
-            if match is None:
-                match, layout = self._other_layout(line, layout)
-            if match is None:
-                fields.append(self._slow(places[number], line))
-                continue
-            type_, process, f, time, index, value = match.group(*_FIELDS)
-            fields.append((type_, int(process), f, int(time), int(index), None, None))
-            texts.append(value)
-            quick.append(number)
-        values = self._values(texts)
-        if values is None:
-            return [self._either(*each) for each in zip(places, lines, fields, strict=True)]
-        for number, value in zip(quick, values, strict=True):
-            type_, process, f, time, index, _, _ = fields[number]
-            fields[number] = (type_, process, f, time, index, value, None)
-        return fields
-
-    def _either(self, place: int, line: str, fields: Fields) -> Fields:
-        """One line of a chunk in which some value is not what it seemed to be."""
-        if fields[-1] is not None:
-            return fields
-        match, _ = self._other_layout(line, _LAYOUTS[0])
-        values = self._values([match["value"]]) if match is not None else None
-        return self._slow(place, line) if values is None else (*fields[:5], values[0], None)
-
-    def _other_layout(self, line: str, layout: re.Pattern[str]) -> tuple[re.Match[str] | None, re.Pattern[str]]:
-        for each in _LAYOUTS:
-            match = each.fullmatch(line)
-            if match is not None:
-                return match, each
-        return None, layout
-
-    def _values(self, texts: list[str]) -> list[Any] | None:
-        """All values in one go; None if any is not what it seemed to be."""
-        text = "\x00".join(texts)
-        text = text.replace(", ", " ").replace("{", "[").replace("}", "]")
-        text = text.replace(":send", '"send"').replace(":poll", '"poll"').replace("nil", "null")
-        text = text.replace(" ", ",").replace("\x00", ",")
-        try:
-            values = json.loads(f"[{text}]")
-        except ValueError:
-            return None
-        return values if len(values) == len(texts) else None
-
-    def _slow(self, place: int, line: str) -> Fields:
-        try:
-            document = edn.loads(line)
-        except ValueError as error:
-            raise HistoryError(f"{self._path}:{self._chunk.line(place)}: not EDN: {error}; {EXPECTED}") from None
-        return _fields(document, self._path, self._chunk.line(place))
-
-
-class _JsonReader:
-    def __init__(self, path: str, chunk: Chunk) -> None:
-        self._path, self._chunk = path, chunk
-
-    def read(self, places: list[int], lines: list[str]) -> list[Fields]:
-        trimmed = [line.strip().rstrip(",") for line in lines]
-        try:
-            documents = json.loads(f"[{','.join(trimmed)}]")
-        except (ValueError, RecursionError):
-            documents = []
-        if len(documents) != len(lines):
-            documents = [self._one(place, line) for place, line in zip(places, trimmed, strict=True)]
-        return [
-            _fields(document, self._path, self._chunk.line(place))
-            for place, document in zip(places, documents, strict=True)
-        ]
-
-    def _one(self, place: int, line: str) -> Any:
-        try:
-            return json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise HistoryError(f"{self._path}:{self._chunk.line(place)}: not JSON: {error}; {EXPECTED}") from None
-
-
 EXPECTED: Final = (
     "expected an operation such as {:index 0, :time 17, :type :invoke, :process 3, :f :send, :value [[:send 1 2]]}"
 )
-
-
-def _fields(document: Any, path: str, line: int) -> Fields:
-    if not isinstance(document, dict) or "type" not in document or "process" not in document:
-        raise HistoryError(f"{path}:{line}: not an operation; {EXPECTED}")
-    get = document.get
-    return get("type"), get("process"), get("f"), get("time"), get("index"), get("value"), document
 
 
 class _Columns:
@@ -226,6 +225,7 @@ class _Columns:
     def __init__(self, path: str, chunk: Chunk) -> None:
         self._path, self._chunk = path, chunk
         self._heads: list[tuple[int, int, int, int, int, bool, int]] = []
+        self._places: list[int] = []
         self._mop: list[int] = []
         self._kind: list[int] = []
         self._key: list[int] = []
@@ -235,8 +235,8 @@ class _Columns:
         self._named: dict[int, tuple[list[int], list[int], bool]] = {}
         self._events: list[tuple[int, str]] = []
 
-    def add(self, place: int, fields: Fields) -> None:
-        type_, process, f, time, index, value, document = fields
+    def add(self, place: int, document: dict[str, Any]) -> None:
+        type_, process, f, time, index, value = map(document.get, _FIELDS)
         code = TYPES.get(type_) if isinstance(type_, str) else None
         if code is None:
             raise self._bad(place, f"type {type_!r}; expected invoke, ok, fail or info")
@@ -245,7 +245,7 @@ class _Columns:
         if not isinstance(time, int) or not 0 <= time < 1 << 62:
             raise self._bad(place, f"time {time!r}; expected nanoseconds since the start, an integer")
         if not isinstance(process, int):
-            said = "" if document is None or document.get("value") is None else f" {document['value']}"
+            said = "" if value is None else f" {value}"
             self._events.append((time, f"{type_} {f}{said}"))
             return
         if not 0 <= process < 1 << 31:
@@ -256,12 +256,12 @@ class _Columns:
             if value is not None:
                 self._micro_operations(place, value)
         elif f_code in (FS["assign"], FS["subscribe"]) and value is not None:
-            beginning = bool(document is not None and document.get("seek-to-beginning?"))
+            beginning = bool(document.get("seek-to-beginning?"))
             self._named[len(self._heads)] = (self._keys(place, value), [], beginning)
-        if document is not None:
-            self._besides(place, document)
+        self._besides(place, document)
         line = self._chunk.line(place)
         self._heads.append((line, code, process, f_code, time, value is not None, first))
+        self._places.append(place)
 
     def _besides(self, place: int, document: dict[str, Any]) -> None:
         number = len(self._heads)
@@ -309,8 +309,6 @@ class _Columns:
     def _poll(self, place: int, number: int, polled: Any) -> None:
         if isinstance(polled, dict):
             pairs = [(self._json_key(place, key), records) for key, records in polled.items()]
-        elif isinstance(polled, list) and len(polled) % 2 == 0:
-            pairs = list(zip(polled[::2], polled[1::2], strict=True))  # a map that became a flat vector
         else:
             raise self._bad(place, f"poll of {_short(polled)}; expected a map of keys to records")
         for key, records in pairs:
@@ -345,39 +343,30 @@ class _Columns:
     def _bad(self, place: int, what: str) -> HistoryError:
         return HistoryError(f"{self._path}:{self._chunk.line(place)}: {what}")
 
-    def parsed(self) -> Parsed:
+    def parsed(self) -> tuple[Parsed, Ints]:
+        """The columns, and the place in the chunk of each line."""
         heads = np.array(self._heads, np.int64).reshape(-1, 7)
         line, type_, process, f, time, has_value, first = (heads[:, each] for each in range(7))
         try:
-            key, offset, value = (np.array(column, np.int64) for column in (self._key, self._offset, self._value))
+            rows = [
+                np.array(column, np.int64) for column in (self._mop, self._kind, self._key, self._offset, self._value)
+            ]
         except OverflowError:
             raise self._bad(0, "in the lines from here on: a key, offset or value beyond 64 bits") from None
-        starts = np.append(first, len(self._mop))
-        kind = np.array(self._kind, np.int64)
-        place = np.repeat(np.arange(line.size), np.diff(starts))
-        polled = np.flatnonzero(kind == POLL)
-        # Records of one key follow each other, so neighbours are enough to look at.
-        new = (np.diff(place[polled], prepend=-1) != 0) | (np.diff(key[polled], prepend=NULL) != 0)
-        polled = polled[new]
-        return Parsed(
+        parsed = _complete(
             line=line,
-            type=type_,
+            type_=type_,
             process=process,
             f=f,
             time=time,
             has_value=has_value == 1,
-            first=starts,
-            mop=np.array(self._mop, np.int64),
-            kind=kind,
-            key=key,
-            offset=offset,
-            value=value,
-            polled_place=place[polled],
-            polled_key=key[polled],
-            errors=self._errors,
+            first=np.append(first, len(self._mop)),
+            rows=(rows[0], rows[1], rows[2], rows[3], rows[4]),
             named=self._named,
-            events=self._events,
         )
+        parsed.errors.update(self._errors)
+        parsed.events.extend(self._events)
+        return parsed, np.array(self._places, np.int64)
 
 
 def _short(value: Any) -> str:

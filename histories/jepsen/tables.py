@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from histories.errors import HistoryError
 from histories.jepsen.pairing import NONE, Matched
-from histories.jepsen.parse import FS, INVOKE, NULL, OTHER_F, POLL, SEEK, SEND, TYPES, Ints, Parsed
+from histories.jepsen.parse import FS, INVOKE, OTHER_F, SEEK, TYPES, Ints, Parsed
+from histories.jepsen.quick import NULL, POLL, SEND
 from histories.jepsen.values import VALUE_BITS, VALUE_LIMIT
 from histories.schema import MOPS, OPS, Isolation
 
 _INFO: Final = TYPES["info"]
 _HELD_CHUNKS: Final = 4
+_PARTS: Final = 31
 _KINDS: Final = ("send", "poll", "seek")
 _TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "f": tuple(FS),
@@ -58,16 +60,45 @@ class Chunks:
         return completion
 
 
+class _Sent:
+    """Finds a value that was sent twice. The values wait in files, each with a part of them that fits into
+    memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = [folder / f"sent-{part}" for part in range(_PARTS)]
+
+    def add(self, values: Ints, lines: Ints) -> None:
+        part = values % _PARTS
+        order = np.argsort(part, kind="stable")
+        pairs = np.stack([values, lines], axis=1)[order]
+        ends = np.searchsorted(part[order], np.arange(_PARTS + 1))
+        for number in np.flatnonzero(np.diff(ends)).tolist():
+            with self._files[number].open("ab") as file:
+                file.write(pairs[ends[number] : ends[number + 1]].tobytes())
+
+    def twice(self) -> tuple[int, int, int] | None:
+        """A value and the first two lines that send it."""
+        for each in self._files:
+            if not each.exists():
+                continue
+            pairs = np.fromfile(each, np.int64).reshape(-1, 2)
+            pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+            again = np.flatnonzero(np.diff(pairs[:, 0]) == 0)
+            if again.size:
+                value, first = pairs[again[0]].tolist()
+                return value, first, int(pairs[again[0] + 1, 1])
+        return None
+
+
 class RowMaker:
     """Makes the rows of the chunks, one after the other."""
 
-    def __init__(self, source: Path, keys: Ints, isolation: Isolation) -> None:
+    def __init__(self, source: Path, folder: Path, keys: Ints, isolation: Isolation) -> None:
         self._source = source
         self._keys = keys
         self._isolation = list(Isolation).index(isolation)
         self._next_op = 0
-        self._sent: list[Ints] = []
-        self._sent_lines: list[Ints] = []
+        self._sent = _Sent(folder)
 
     def chunk(self, chunks: Chunks, number: int) -> tuple[pa.Table, pa.Table]:
         """The operations that were invoked in a chunk."""
@@ -113,17 +144,12 @@ class RowMaker:
 
     def check_unique(self) -> None:
         """A value sent twice to one key makes every check of delivery meaningless."""
-        if not self._sent:
-            return
-        values, lines = np.concatenate(self._sent), np.concatenate(self._sent_lines)
-        order = np.argsort(values, kind="stable")
-        again = np.flatnonzero(values[order][1:] == values[order][:-1])
-        if again.size:
-            first, second = order[again[0]], order[again[0] + 1]
-            value = int(values[first])
+        twice = self._sent.twice()
+        if twice is not None:
+            value, first, second = twice
             raise HistoryError(
-                f"{self._source}:{lines[second]}: value {value & (VALUE_LIMIT - 1)} is sent to key "
-                f"{self._keys[value >> VALUE_BITS]} again, after line {lines[first]}; expected each value once per key"
+                f"{self._source}:{second}: value {value & (VALUE_LIMIT - 1)} is sent to key "
+                f"{self._keys[value >> VALUE_BITS]} again, after line {first}; expected each value once per key"
             )
 
     def _rows(self, parsed: Parsed, places: Ints, op: Ints) -> dict[str, Ints]:
@@ -192,8 +218,7 @@ class RowMaker:
 
     def _remember(self, mops: dict[str, Ints], lines: Ints) -> None:
         sends = np.flatnonzero(mops["kind"] == SEND)
-        self._sent.append(mops["value"][sends])
-        self._sent_lines.append(lines[mops["op"][sends] - (self._next_op - lines.size)].astype(np.int64))
+        self._sent.add(mops["value"][sends], lines[mops["op"][sends] - (self._next_op - lines.size)])
 
     def _ops_table(self, ops: dict[str, Ints], errors: list[str | None]) -> pa.Table:
         zeros = np.zeros(ops["op"].size, np.int64)

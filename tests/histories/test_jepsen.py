@@ -237,6 +237,8 @@ SENT = "{:index 1, :time 2, :type :ok, :process 0, :f :send, :value [[:send 0 [4
         (SEND.replace(":process 0", ":process 99999999999"), "h.edn:1: process 99999999999"),
         (SEND.replace(":time 1", ":time -1"), "h.edn:1: time -1"),
         (SEND.replace("0 1]", "0 99999999999999999999999]"), "beyond 64 bits"),
+        (SEND.replace("[[:send 0 1]]", "[1 2]"), "h.edn:1: send of .1 2.; expected micro-operations"),
+        (SEND + SEND.replace("0, :f :send", "1, :f :assign"), "h.edn:2: assign of .*expected .* keys for assign"),
         ("[" + SEND, "never closed"),
         ("[" + SEND + "]" + SEND, "more after the end"),
         ("{:type :invoke, :process 0, :f :read, :value nil}\n", "no operation of a Kafka workload"),

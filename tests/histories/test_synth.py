@@ -82,23 +82,25 @@ def test_too_few_operations_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ENTAILS))
-@pytest.mark.parametrize(("keys", "rotate"), [(10, 0), (3, 200), (1, 0)])
+@pytest.mark.parametrize(("keys", "rotate"), [(10, 0), (2, 250)])
 def test_an_injected_anomaly_holds_exactly_so_often(tmp_path: Path, name: str, keys: int, rotate: int) -> None:
-    synthesize(tmp_path, 4_000, keys=keys, rotate=rotate, inject={name: 6}, seed=7)
+    synthesize(tmp_path, 2_500, keys=keys, rotate=rotate, inject={name: 5}, seed=7)
     plain = Plain(tmp_path)
-    assert len(plain.ops) == 4_000
+    assert len(plain.ops) == 2_500
     plain.assert_well_formed()
     plain.assert_readers_were_assigned()
     found = plain.anomalies()
-    assert found[name] == 6 or (name in NORMAL and found[name] >= 6)
+    assert found[name] == 5 or (name in NORMAL and found[name] >= 5)
     assert set(+found) <= {name} | ENTAILS[name] | NORMAL
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_all_anomalies_at_once(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("seed", "keys", "rotate"), [(0, 6, 300), (1, 1, 0), (2, 20, 0)])
+def test_all_anomalies_at_once(
+    tmp_path: Path, seed: int, keys: int, rotate: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("histories.synth.generate.STRETCH_OPS", 4_000)
     inject = {name: 1 + number % 4 for number, name in enumerate(sorted(ENTAILS))}
-    synthesize(tmp_path, 12_000, keys=6, rotate=300, inject=inject, seed=seed)
+    synthesize(tmp_path, 9_000, keys=keys, rotate=rotate, inject=inject, seed=seed)
     plain = Plain(tmp_path)
     plain.assert_well_formed()
     plain.assert_readers_were_assigned()
