@@ -47,9 +47,7 @@ def test_steps_of_a_transaction_lie_inside_it_and_before_its_commit() -> None:
         (2, 1, "poll"),
     ]
     for row in mops[1:]:
-        assert (
-            op["invoke_ns"] <= row["invoke_ns"] <= row["complete_ns"] <= op["commit_ns"] <= op["complete_ns"]
-        )
+        assert op["invoke_ns"] <= row["invoke_ns"] <= row["complete_ns"] <= op["commit_ns"] <= op["complete_ns"]
         assert row["commit_ns"] == op["commit_ns"]
 
 
