@@ -28,12 +28,18 @@ def checker(
 
     strays = np.array(stray_values(history), dtype=np.int64)
 
+    from_beginning = history.meta.origin == "jepsen"
+
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         received = [batch for batch in batches if batch.num_rows]
         if received:
             rows = Rows.of(pa.Table.from_batches(received), promises)
             received.clear()
-            yield _batch(cases(rows, promises, KeyTable.of(key_table), clock_error_ns, strays, most, transactions))
+            yield _batch(
+                cases(
+                    rows, promises, KeyTable.of(key_table), clock_error_ns, strays, most, transactions, from_beginning
+                )
+            )
 
     return check
 
@@ -46,12 +52,13 @@ def cases(
     strays: Ints,
     most: int | None,
     transactions: bool,
+    from_beginning: bool,
 ) -> list[dict[str, Any]]:
     known = values.Values.of(rows)
     if len(clock_error_ns) and len(rows):
         missing = int(rows.worker.max()) + 1 - len(clock_error_ns)
         clock_error_ns = np.pad(clock_error_ns, (0, max(0, missing)))
-    found = values.delivery(rows, known, promises, keys, clock_error_ns)
+    found = values.delivery(rows, known, promises, keys, clock_error_ns, from_beginning)
     found.append(values.phantoms(rows, known, strays, promises.void))
     found += order.order(rows, known, promises, keys)
     found.append(order.realtime(rows, promises, keys, clock_error_ns))

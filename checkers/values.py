@@ -157,13 +157,15 @@ class Settings:
         )
 
 
-def delivery(rows: Rows, values: Values, promises: Promises, keys: KeyTable, clock_error_ns: Ints) -> list[Found]:
+def delivery(
+    rows: Rows, values: Values, promises: Promises, keys: KeyTable, clock_error_ns: Ints, from_beginning: bool
+) -> list[Found]:
     at = Settings.of(values, promises, keys)
     committed, home = values.committed, values.home
     certain = np.ones(len(values.key), dtype=bool)
     unread = committed & (values.reads == 0)
     lost = lost_from_scan(values, at)
-    passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost)
+    passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost, from_beginning)
     lost = lost | passed
     early = early_reads(rows, values, clock_error_ns)
     trimmed = (home == NONE) & ((at.raw & (at.raw_start > 0)) | (at.strict & (at.strict_start > 0)))
@@ -221,7 +223,7 @@ def lost_from_scan(values: Values, at: Settings) -> Bools:
     return values.committed & at.kept & missing
 
 
-def passed_over(rows: Rows, values: Values, unread: Bools) -> tuple[Bools, Ints]:
+def passed_over(rows: Rows, values: Values, unread: Bools, from_beginning: bool) -> tuple[Bools, Ints]:
     """Unread values that a reader passed in one position, and how far it got.
 
     Each position is an interval from where it began to the furthest record it returned. Walking a
@@ -232,7 +234,7 @@ def passed_over(rows: Rows, values: Values, unread: Bools) -> tuple[Bools, Ints]
     beyond = np.full(len(values.key), NONE, dtype=np.int64)
     if not unread.any():
         return passed, beyond
-    key, begin, end = positions(rows)
+    key, begin, end = positions(rows, from_beginning)
     which = np.flatnonzero(unread)
     all_key = np.concatenate([key, values.key[which]])
     all_at = np.concatenate([begin, values.acked[which]])
@@ -249,8 +251,12 @@ def passed_over(rows: Rows, values: Values, unread: Bools) -> tuple[Bools, Ints]
     return passed, beyond
 
 
-def positions(rows: Rows) -> tuple[Ints, Ints, Ints]:
-    """Key, beginning and furthest record of every position that returned a record."""
+def positions(rows: Rows, from_beginning: bool) -> tuple[Ints, Ints, Ints]:
+    """Key, beginning and furthest record of every position that returned a record.
+
+    Where a position began nobody may have said. Then it began at its first record, for all we know; or,
+    ``from_beginning``, at the beginning of the log, as consumers of Jepsen's histories do.
+    """
     takes_part = (rows.key >= 0) & (rows.flag("boundary") | (rows.flag("polled") & rows.has_offset))
     steps = rows.where(takes_part)
     steps = steps.take(np.lexsort((steps.step, steps.op, steps.process, steps.key)))
@@ -258,6 +264,8 @@ def positions(rows: Rows) -> tuple[Ints, Ints, Ints]:
     opens = boundary.copy()
     opens[1:] |= (steps.op[1:] != steps.op[:-1]) & ~ok[:-1]
     opens[starts_of(steps.key, steps.process)] = True
+    fresh = boundary.copy()
+    fresh[starts_of(steps.key, steps.process)] = True
     starts = np.flatnonzero(opens)
     if not len(starts):
         empty = np.zeros(0, dtype=np.int64)
@@ -266,6 +274,8 @@ def positions(rows: Rows) -> tuple[Ints, Ints, Ints]:
     first_record = np.minimum.reduceat(np.where(boundary, _FAR, steps.offset), starts)
     said = np.where(boundary[starts] & steps.has_offset[starts], steps.offset[starts], _FAR)
     begin = np.where(said == _FAR, _first_polled(steps, boundary, starts, first_record), said)
+    if from_beginning:
+        begin = np.where((said == _FAR) & fresh[starts], 0, begin)
     returned = end != NONE
     return steps.key[starts][returned], begin[returned], end[returned]
 

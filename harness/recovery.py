@@ -9,13 +9,18 @@ from histories.recorded import RecordedEvent
 from nemesis.view import ClusterView
 
 _LOOK_EVERY_S = 0.25
+_HEALTHY_LOOKS = 3
+"""In a row: right after a pause ends, a cluster has not yet noticed the session that expired meanwhile."""
 
 
 def await_healthy(view: ClusterView, timeout_s: float, emit: Callable[[RecordedEvent], None]) -> bool:
     """False when the deadline passes first; what was still wrong then is in the events."""
     deadline = time.monotonic() + timeout_s
-    while problems := view.unhealthy():
-        if time.monotonic() > deadline:
+    in_a_row = 0
+    while in_a_row < _HEALTHY_LOOKS:
+        problems = view.unhealthy()
+        in_a_row = 0 if problems else in_a_row + 1
+        if problems and time.monotonic() > deadline:
             for problem in problems:
                 emit(RecordedEvent("unhealthy", detail=problem))
             return False

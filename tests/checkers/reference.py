@@ -105,9 +105,7 @@ def is_passed_over(terms: Terms, send: Mop) -> bool:
     if offset is None or terms.reads(send):
         return False
     return any(
-        position.start
-        <= offset
-        < max(record.offset for record in position.records if record.offset is not None)
+        position.start <= offset < max(record.offset for record in position.records if record.offset is not None)
         for position in terms.positions
         if position.key == send.key
     )
@@ -296,9 +294,7 @@ def realtime_order(terms: Terms) -> Cases:
     acknowledged by a leader that is none any more."""
     cases: Cases = set()
     acknowledged = [
-        send
-        for send in terms.sends
-        if terms.acknowledged_offset(send) is not None and not terms.is_compacted(send.key)
+        send for send in terms.sends if terms.acknowledged_offset(send) is not None and not terms.is_compacted(send.key)
     ]
     for b in acknowledged:
         overtaken = [

@@ -110,13 +110,9 @@ class Log:
         stable = [each for each in self.entries if each.offset >= position]
         if isolation != "read_committed" or leak:
             return stable
-        first_open = min(
-            (e.offset for e in self.entries if e.txn and e.txn.state == "open"), default=self.end
-        )
+        first_open = min((e.offset for e in self.entries if e.txn and e.txn.state == "open"), default=self.end)
         return [
-            each
-            for each in stable
-            if each.offset < first_open and (each.txn is None or each.txn.state == "committed")
+            each for each in stable if each.offset < first_open and (each.txn is None or each.txn.state == "committed")
         ]
 
 
@@ -291,9 +287,7 @@ class Simulation:
             value=value,
             status=status,
             producer=producer,
-            complete_ns=None
-            if status == "info" and self.chance(0.3)
-            else self.now + self.random.randint(1, 9),
+            complete_ns=None if status == "info" and self.chance(0.3) else self.now + self.random.randint(1, 9),
         )
 
     def _append(self, key: int, value: int, txn: Txn | None) -> int:
@@ -413,9 +407,7 @@ class Simulation:
         yield
 
     def _boundary(self, client: Client, op: Row, key: int) -> None:
-        start = self.random.choice(
-            (0, client.positions.get(key, 0), self.random.randint(0, self.logs[key].end))
-        )
+        start = self.random.choice((0, client.positions.get(key, 0), self.random.randint(0, self.logs[key].end)))
         client.positions[key] = start
         if not self.has("hide-boundary", 0.7):
             kind = self.random.choice(("seek", "seek", "reset", "resume"))

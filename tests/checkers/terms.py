@@ -163,9 +163,7 @@ class Terms:
         return {
             each.value
             for each in self.records
-            if each.phase == "final"
-            and each.key == key
-            and (each.isolation or "read_uncommitted") == isolation
+            if each.phase == "final" and each.key == key and (each.isolation or "read_uncommitted") == isolation
         }
 
     # Times

@@ -1,0 +1,20 @@
+"""The one Spark session that all tests of the checkers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from checkers.session import start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start("local[2]")
+    yield session
+    session.stop()
