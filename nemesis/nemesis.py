@@ -26,6 +26,7 @@ from nemesis.selectors import Key, Selection, select
 from nemesis.view import ClusterView
 
 _POLL_S = 0.05
+_LOOK_S = 0.25
 _HEAL_ATTEMPTS = 3
 _JOIN_TIMEOUT_S = 180.0
 
@@ -36,6 +37,11 @@ class Patience:
 
     selection_s: float = 5.0
     evidence_s: float = 5.0
+    settle_s: float = 15.0
+    """For the cluster to be whole again after the last fault. A fault that strikes while nothing can be
+    written anyway puts nothing to the test; one that strikes a cluster which never heals is due all the same."""
+    calm_s: float = 1.5
+    """From then on, so that load flows before the next fault."""
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,8 @@ class Nemesis:
                 self._changed.wait_for(lambda: self._stopped, timeout=max(0.0, due_s - self._elapsed_s()))
                 # A fault that could not be healed is in force without a thread, and keeps its place.
                 self._changed.wait_for(lambda: self._stopped or self._occupied() < self._at_once)
+            self._let_settle()
+            with self._changed:
                 if self._stopped:
                     return
                 slip_s += max(0.0, self._elapsed_s() - due_s)
@@ -154,6 +162,18 @@ class Nemesis:
                 )
                 self._running[planned.fault_id] = thread
                 thread.start()
+
+    def _let_settle(self) -> None:
+        deadline_s = self._clock() + self._patience.settle_s
+        waited = False
+        while not self._occupied() and self._clock() < deadline_s and self._view.unhealthy():
+            waited = True
+            with self._changed:
+                if self._changed.wait_for(lambda: self._stopped, timeout=_LOOK_S):
+                    return
+        if waited:
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopped, timeout=self._patience.calm_s)
 
     def _occupied(self) -> int:
         return len(self._running.keys() | self._in_force.keys())
