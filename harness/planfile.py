@@ -76,9 +76,7 @@ def load(
     path = Path(name_or_path)
     if not path.is_file():
         hint = nearest(given, plan_names())
-        raise PlanError(
-            [f"{given}: neither a file nor a plan that is shipped ({', '.join(plan_names())}){hint}"]
-        )
+        raise PlanError([f"{given}: neither a file nor a plan that is shipped ({', '.join(plan_names())}){hint}"])
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

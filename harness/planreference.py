@@ -63,9 +63,7 @@ def _section(title: str, kind: type, prefix: str, documentation: dict[tuple[str,
             continue
         path = prefix + each.name
         meaning = documentation[kind.__name__, each.name].replace("|", "\\|")
-        rows.append(
-            f"| `{each.name}` | {_values(path, types[each.name])} | `{_default(each)}` | {meaning} |\n"
-        )
+        rows.append(f"| `{each.name}` | {_values(path, types[each.name])} | `{_default(each)}` | {meaning} |\n")
     return f"\n## {title}\n\n| field | values | default | meaning |\n|---|---|---|---|\n" + "".join(rows)
 
 

@@ -178,9 +178,7 @@ class HistoryBuilder:
         **options: Any,
     ) -> None:
         """One poll; ``defect`` applies to every record of it."""
-        self.operation(
-            F.POLL, process, [Poll(records, defect=defect)], type, at, isolation=isolation, **options
-        )
+        self.operation(F.POLL, process, [Poll(records, defect=defect)], type, at, isolation=isolation, **options)
 
     def assign(
         self,
@@ -317,8 +315,7 @@ class HistoryBuilder:
                 log = logs.setdefault(mop["key"], {})
                 known = mop["offset"] is not None and mop["value"] is not None and mop["value"] not in lacking
                 kept = mop["kind"] == Kind.POLL or (
-                    mop["status"] == Outcome.OK
-                    and (operation.row["f"] != F.TXN or operation.row["type"] == Outcome.OK)
+                    mop["status"] == Outcome.OK and (operation.row["f"] != F.TXN or operation.row["type"] == Outcome.OK)
                 )
                 if known and kept and mop["offset"] >= log_start:
                     log.setdefault(mop["offset"], mop["value"])
@@ -340,8 +337,7 @@ class HistoryBuilder:
             worker = self._workers.get(operation.row["process"], 0)
             ops.append({"op": number, "worker": worker, **operation.row})
             repeated = {
-                name: operation.row[name]
-                for name in ("process", "f", "type", "phase", "isolation", "commit_ns")
+                name: operation.row[name] for name in ("process", "f", "type", "phase", "isolation", "commit_ns")
             }
             mops += [{"op": number, "worker": worker, **repeated, **mop} for mop in operation.mops]
         events = sorted(self._events, key=lambda row: int(row["time_ns"]))
@@ -408,9 +404,7 @@ def _spread(steps: Sequence[Step], invoke: int, complete: int | None) -> list[St
 def _mops(number: int, step: Step, row: dict[str, Any], producer: int) -> list[dict[str, Any]]:
     common = {"mop": number, "invoke_ns": row["invoke_ns"], "complete_ns": row["complete_ns"], "status": None}
     if isinstance(step, Seek):
-        return [
-            {**common, "pos": 0, "kind": step.kind, "key": step.key, "offset": step.offset, "value": None}
-        ]
+        return [{**common, "pos": 0, "kind": step.kind, "key": step.key, "offset": step.offset, "value": None}]
     if step.at is not None:
         common |= {"invoke_ns": step.at[0], "complete_ns": step.at[1]}
     if isinstance(step, Send):
