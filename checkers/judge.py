@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = 8
 """At most so many examples of each anomaly; the count is always of all cases."""
+NORMAL = ("int-send-skip",)
+"""One example is enough of what every healthy history has."""
 
 
 def judge(
@@ -147,7 +149,7 @@ def _findings(history: History, found: list[Case]) -> list[Finding]:
     worst: list[Case] = []
     for name in {case.anomaly for case in found}:
         mine = sorted((case for case in found if case.anomaly == name), key=lambda case: (not case.fatal, case.op or 0))
-        worst += mine[:EXAMPLES]
+        worst += mine[: 1 if name in NORMAL else EXAMPLES]
     examples = explain(history, worst)
     findings = []
     for name in sorted({case.anomaly for case in found}, key=_rank):

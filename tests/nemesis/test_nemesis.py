@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -176,3 +177,33 @@ def test_the_record_is_json_and_can_be_replayed() -> None:
 
 def test_every_kind_has_its_fault() -> None:
     assert set(FAULTS) == set(Kind)
+
+
+def test_a_fault_waits_until_the_cluster_is_whole_again() -> None:
+    cluster = FakeCluster()
+    looks: list[int] = []
+
+    def unhealthy() -> list[str]:
+        looks.append(len(cluster.calls))
+        return ["a replica is missing"] if len(looks) < 3 else []
+
+    cluster.unhealthy = unhealthy  # type: ignore[method-assign]
+    _, recorder = run(cluster, fault(0, Kind.KILL, "controller"))
+    assert recorder.kinds() == LANDED
+    assert looks[:3] == [0, 0, 0], "nothing was done to the cluster before it was whole"
+
+
+def test_a_cluster_that_never_becomes_whole_is_hit_all_the_same() -> None:
+    cluster = FakeCluster()
+    cluster.unhealthy = lambda: ["a replica is missing"]  # type: ignore[method-assign]
+    nemesis = Nemesis(
+        cluster,
+        cluster,
+        [fault(0, Kind.KILL, "controller")],
+        cluster.keys,
+        recorder := Recorder(),
+        patience=replace(QUICK, settle_s=0.3, calm_s=0.0),
+    )
+    nemesis.start()
+    wait_until(lambda: not nemesis.is_running(), "the end of the schedule")
+    assert recorder.kinds() == LANDED
