@@ -111,7 +111,7 @@ class Producer(Protocol):
         happens to a record."""
 
     def retries(self) -> int | None:
-        """Retried requests so far; None: the client does not say."""
+        """Records that were sent again so far, at least; None: the client does not say."""
 
     def abandon(self) -> None:
         """Close without notice: what is queued is dropped, nothing is waited for."""

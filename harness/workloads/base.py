@@ -47,6 +47,7 @@ class Tally:
     failed: int = 0
     unknown: int = 0
     retries: int = 0
+    """Records that clients sent again, at least; those of aiokafka are not observable."""
     operations: int = 0
 
 

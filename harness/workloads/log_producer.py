@@ -139,11 +139,11 @@ class LogProducer:
 
     def _count(self, burst: Burst, client: Producer) -> None:
         tally, statuses = self.tally, burst.statuses
-        unknown, failed = statuses.count(Outcome.INFO), statuses.count(Outcome.FAIL)
+        acknowledged, unknown = statuses.count(Outcome.OK), statuses.count(Outcome.INFO)
         tally.operations += 1
         tally.unknown += unknown
-        tally.failed += failed
-        tally.acknowledged += len(statuses) - unknown - failed
+        tally.failed += len(statuses) - acknowledged - unknown
+        tally.acknowledged += acknowledged
         tally.retries = self._past_retries + (client.retries() or 0)
 
     def _crash_idle(self) -> None:

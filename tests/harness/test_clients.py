@@ -11,6 +11,7 @@ from harness.clients.base import Batch, Consumer, Library, Patience, ProducerCon
 from harness.clients.registry import LIBRARIES, MIXED, libraries_of, producer_config, producer_settings
 from harness.plan import ClientPlan
 from histories.schema import Isolation, Outcome
+from tests.harness.cutting_proxy import CuttingProxy
 from tests.harness.waiting import wait_until
 
 TOPIC = "t"
@@ -27,6 +28,13 @@ def bootstrap() -> Iterator[str]:
 @pytest.fixture(scope="module", params=MIXED)
 def library(request: pytest.FixtureRequest, bootstrap: str) -> Iterator[Library]:
     made = LIBRARIES[request.param](bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def proxy(bootstrap: str) -> Iterator[CuttingProxy]:
+    made = CuttingProxy(int(bootstrap.rpartition(":")[2]))
     yield made
     made.close()
 
@@ -127,10 +135,32 @@ def test_a_record_that_is_too_large_never_leaves(library: Library) -> None:
     producer.abandon()
 
 
-def test_retries_are_counted_where_they_can_be(bootstrap: str) -> None:
-    producer = LIBRARIES["librdkafka"](bootstrap).producer(config(), "p")
+@pytest.mark.parametrize("idempotence", [True, False])
+def test_records_that_are_sent_again_are_counted(proxy: CuttingProxy, idempotence: bool) -> None:
+    producer = LIBRARIES["librdkafka"](proxy.bootstrap).producer(config(idempotence=idempotence), "p")
     assert producer.send_burst([(TOPIC, 0)], [b"x"], patient()).statuses == [Outcome.OK]
     assert producer.retries() == 0
+    proxy.cut()
+    assert producer.send_burst([(TOPIC, 0)] * 5, [b"x"] * 5, patient()).statuses == [Outcome.OK] * 5
+
+    def counted() -> bool:  # statistics come with the polls of later bursts
+        producer.send_burst([(TOPIC, 0)], [b"x"], patient())
+        return bool(producer.retries())
+
+    wait_until(counted, "records of the burst, counted as sent again")
+    assert proxy.has_cut
+    # The client may have split the burst into requests of which one was cut off.
+    assert 1 <= (producer.retries() or 0) <= 5
+    producer.abandon()
+
+
+def test_without_retries_a_lost_answer_leaves_the_send_unknown(proxy: CuttingProxy) -> None:
+    library = LIBRARIES["librdkafka"](proxy.bootstrap)
+    producer = library.producer(config(idempotence=False, retries=0), "p")
+    assert producer.send_burst([(TOPIC, 0)], [b"x"], patient()).statuses == [Outcome.OK]
+    proxy.cut()
+    burst = producer.send_burst([(TOPIC, 0)], [b"x"], patient())
+    assert (burst.statuses, burst.errors) == ([Outcome.INFO], {0: "_TRANSPORT"})
     producer.abandon()
 
 
