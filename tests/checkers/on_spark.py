@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from checkers.judge import find
-from checkers.load import open_history
+from checkers.load import has_transactions, open_history
 from checkers.promises import PromiseOverride
 from histories.meta import Meta
 from histories.writer import HistoryWriter
@@ -27,7 +27,7 @@ def judge_on_spark(spark: SparkSession, folder: Path, tables: Mapping[str, pa.Ta
         sealed = writer.close(meta)
     history = open_history(spark, folder, sealed, PromiseOverride())
     found: dict[str, Cases] = {name: set() for name in ANOMALIES}
-    for case in find(history, transactions=True, most=None):
+    for case in find(history, transactions=has_transactions(folder), most=None):
         row = case.asDict()
         if row["anomaly"] in found:
             if row["step"] is not None:
