@@ -70,6 +70,7 @@ def _judge(
     counted = operations(history)
     measured = Measured(_outcomes(counted), steps, counted.get("last_ns", 0))
     found += unserved(folder, meta)
+    unseen = sum(case.count for case in found if case.anomaly == "unseen")
     if only is not None:
         found = [case for case in found if case.anomaly in only]
     progress("explaining")
@@ -77,9 +78,8 @@ def _judge(
     metrics = document(measured, tallies, findings)
     faults = faults_of(folder)
     reasons = broken_assumptions(history, counted, tallies)
-    unseen = next((each for each in findings if each.anomaly == "unseen"), None)
     if unseen:
-        reasons.append(f"{unseen.count} committed values were never read, and no final scan of their keys is complete")
+        reasons.append(f"{unseen} committed values were never read, and no final scan of their keys is complete")
     reasons += _unscanned(folder)
     missing = [name for name in meta.expect if not any(each.anomaly == name for each in findings)]
     lacking, quiet = judge_exercise(meta, faults, measured, findings)

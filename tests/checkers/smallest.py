@@ -117,6 +117,15 @@ def a_reader_sought_past_it(b: HistoryBuilder) -> None:
 
 
 @innocent("lost-write")
+def a_failed_operation_sought_below_it(b: HistoryBuilder) -> None:
+    """After the failure the client goes back to where it was before, which nobody recorded."""
+    b.send(0, 0, 1, 5)
+    b.send(0, 0, 2, 6)
+    b.operation("poll", 1, [Seek(0, 0)], "fail", isolation=COMMITTED)
+    b.poll(1, [(0, 6, 2)])
+
+
+@innocent("lost-write")
 def nobody_knows_whether_it_was_written(b: HistoryBuilder) -> None:
     b.send(0, 0, 1, type="info")
     b.scan(0, [])
@@ -413,6 +422,15 @@ def the_missing_one_was_on_an_unclean_topic(b: HistoryBuilder) -> None:
     b.txn(0, [Send(0, 1, 0), Send(1, 2, 0)])
     b.scan(0, [(0, 1)])
     b.scan(1, [])
+
+
+@guilty("torn-transaction", (0,))
+def the_one_that_is_there_was_on_an_unclean_topic(b: HistoryBuilder) -> None:
+    b.topic("clean")
+    b.topic("unclean", unclean_leader_election=True)
+    b.txn(0, [Send(0, 1, 0), Send(1, 2, 0)])
+    b.scan(0, [])
+    b.scan(1, [(0, 2)])
 
 
 @innocent("torn-transaction")

@@ -101,3 +101,11 @@ def test_promises_decide_what_is_fatal(spark: SparkSession, tmp_path: Path) -> N
     )
     assert [(each.anomaly, each.count, each.fatal_count) for each in judgement.findings] == [("lost-write", 2, 0)]
     assert judgement.verdict is Verdict.VALID
+
+
+def test_what_is_undecided_stays_so_when_only_one_anomaly_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    synthesize(tmp_path / "h", 3000, 4, 0, {"unseen": 1}, 5)
+    judgement = judge(spark, tmp_path / "h", path_label="h", only=frozenset({"lost-write"}))
+    assert judgement.findings == ()
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert any("never read" in reason for reason in judgement.reasons)
