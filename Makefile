@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help setup run test lint bench calibrate nightly clean
+.PHONY: help setup run test lint bench calibrate clean
 
 help:
 	@echo "make run        set up, make a history with known anomalies, judge it, write a report"

@@ -4,8 +4,8 @@ One scan of ``mops`` makes *rows*, narrow and numeric; one exchange by key puts 
 partition; there :mod:`checkers.partition` runs every per-key check on them at once, vectorised. Spark scans,
 filters, projects, exchanges and spills; numpy sorts and compares whole columns.
 
-That split is measured, not guessed: the same checks as Spark windows and aggregations took four times
-as long on two cores, most of it in sorts of the same rows by different columns. Its price is that the
+That split is measured, not guessed: the same checks as Spark windows and aggregations took three times
+as long on two cores in a warm session. Its price is that the
 rows of one key (about 80 bytes each) must fit into one worker's memory.
 
 A row's ``fate`` is what is known of its send by the definitions: outside transactions the status of
