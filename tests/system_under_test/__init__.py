@@ -1,0 +1,1 @@
+"""Tests of the shipped cluster; folders as in the package."""
