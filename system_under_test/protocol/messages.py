@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from kio.index import KioIndexError, load_payload_module, load_request_schema, load_response_schema
+from kio.schema.index import PayloadEntityType
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
@@ -137,7 +138,7 @@ class Maker:
     """Builds the messages of one API and version by the names of kio's classes."""
 
     def __init__(self, api: ApiKey, version: int, *, response: bool = True) -> None:
-        self._entity_type = EntityType.response if response else EntityType.request
+        self._entity_type: PayloadEntityType = EntityType.response if response else EntityType.request
         self._api = api
         self._module = load_payload_module(api, version, self._entity_type)
         load = load_response_schema if response else load_request_schema
@@ -159,7 +160,7 @@ class Maker:
             raise AttributeError(f"{self._api.name} version {self.version} has no {name}")
         return cls(**self._known(cls, fields))
 
-    def _known(self, cls: type[Any], fields: dict[str, Any]) -> dict[str, Any]:
+    def _known(self, cls: Any, fields: dict[str, Any]) -> dict[str, Any]:
         names = _names(cls)
         if fields.keys() <= names:
             return fields
@@ -176,19 +177,19 @@ def maker(api: ApiKey, version: int, response: bool = True) -> Maker:
 
 
 @cache
-def _names(cls: type[Any]) -> frozenset[str]:
+def _names(cls: Any) -> frozenset[str]:
     return frozenset(each.name for each in dataclasses.fields(cls))
 
 
 @cache
-def _names_ever(api: ApiKey, entity_type: Any, name: str) -> frozenset[str]:
+def _names_ever(api: ApiKey, entity_type: PayloadEntityType, name: str) -> frozenset[str]:
     found: set[str] = set()
     for version in range(32):
         try:
             module = load_payload_module(api, version, entity_type)
         except KioIndexError:
             continue
-        cls = getattr(module, name, None)
+        cls: Any = getattr(module, name, None)
         if cls is not None:
             found |= _names(cls)
     return frozenset(found)
@@ -219,11 +220,12 @@ def _request_readers(api: ApiKey, version: int) -> tuple[_Reader, _Reader]:
 
 
 @cache
-def _writer(cls: type[Any]) -> Callable[[io.BytesIO, Any], None]:
+def _writer(cls: Any) -> Callable[[io.BytesIO, Any], None]:
     return entity_writer(cls)
 
 
 def _written(body: Body) -> bytes:
+    kind: Any = type(body)
     buffer = io.BytesIO()
-    _writer(type(body))(buffer, body)
+    _writer(kind)(buffer, body)
     return buffer.getvalue()
