@@ -17,7 +17,7 @@ FAULT_ROLES = ("leader", "controller", "any")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "workload": ("log",),
-    "target.kind": ("kafka", "existing"),
+    "target.kind": ("shipped", "kafka", "existing"),
     "clients.library": ("librdkafka", "aiokafka", "mixed"),
     "clients.acks": ("all", "1", "0"),
     "clients.on_error": ("continue", "stop"),

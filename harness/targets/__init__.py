@@ -16,11 +16,15 @@ def make_target(plan: TargetPlan, *, logs: Path, data: Path, fleet: Fleet) -> Ta
         from harness.targets.kafka import KafkaTarget
 
         return KafkaTarget(plan, logs=logs, data=data, fleet=fleet)
+    if plan.kind == "shipped":
+        from harness.targets.shipped import ShippedTarget
+
+        return ShippedTarget(plan, logs=logs, data=data, fleet=fleet)
     if plan.kind == "existing":
         from harness.targets.existing import ExistingTarget
 
         return ExistingTarget(plan)
-    raise TargetError(f"unknown target {plan.kind!r}; there are kafka, existing")
+    raise TargetError(f"unknown target {plan.kind!r}; there are shipped, kafka, existing")
 
 
 __all__ = ["Target", "TargetError", "make_target"]
