@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from histories.errors import HistoryError
-from histories.schema import FORMAT
+from histories.schema import FORMAT, TABLES
+from histories.typed import typed
+
+ORIGINS: Final = ("run", "synthetic", "jepsen")
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Exercise:
 class Meta:
     run_id: str
     origin: str
-    """run, synthetic or jepsen. Only for a run is the exercise judged."""
+    """One of ORIGINS. Only for a run is the exercise judged."""
     keys: tuple[KeyInfo, ...]
     topics: dict[str, TopicSettings]
     producers: tuple[ProducerSettings, ...]
@@ -85,31 +88,48 @@ class Meta:
     @staticmethod
     def read(path: Path) -> Meta:
         try:
-            document = json.loads(path.read_text())
+            document = json.loads(path.read_text(), object_pairs_hook=_object)
         except FileNotFoundError:
             raise HistoryError(f"{path}: no such file; a sealed history has its meta.json beside its tables") from None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except OSError as error:
+            raise HistoryError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:  # among them what is not JSON and what is not UTF-8
             raise HistoryError(f"{path}: not JSON: {error}") from None
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise HistoryError(f"{path}: not a history of format {FORMAT}")
+        if not isinstance(document, dict) or "format" not in document:
+            raise HistoryError(f"{path}: not the meta.json of a history: it says no format")
+        if document.pop("format") != FORMAT:
+            raise HistoryError(
+                f"{path}: not a history of format {FORMAT}, which this Tidemark reads; judge it with the Tidemark "
+                "that made it"
+            )
         try:
-            return _meta(document)
-        except (KeyError, TypeError, ValueError) as error:
-            raise HistoryError(f"{path}: {type(error).__name__}: {error}") from None
+            meta = typed(Meta, document, "")
+            assert isinstance(meta, Meta)
+            _agree(meta)
+        except ValueError as error:
+            raise HistoryError(f"{path}: {error}") from None
+        return meta
 
 
-def _meta(document: dict[str, Any]) -> Meta:
-    known = {each.name for each in fields(Meta)}
-    unknown = sorted(set(document) - known - {"format"})
-    if unknown:
-        raise ValueError(f"unknown field {unknown[0]!r}")
-    values = {name: document[name] for name in known if name in document}
-    values["keys"] = tuple(KeyInfo(**each) for each in values["keys"])
-    values["topics"] = {name: TopicSettings(**each) for name, each in values["topics"].items()}
-    values["producers"] = tuple(ProducerSettings(**each) for each in values["producers"])
-    if "exercise" in values:
-        exercise = dict(values["exercise"])
-        exercise["subject"] = tuple(exercise.get("subject", ()))
-        values["exercise"] = Exercise(**exercise)
-    values["expect"] = tuple(values.get("expect", ()))
-    return Meta(**values)
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} is there twice")
+    return document
+
+
+def _agree(meta: Meta) -> None:
+    """What the types cannot say."""
+    if meta.origin not in ORIGINS:
+        raise ValueError(f"origin: expected one of {', '.join(ORIGINS)}, not {meta.origin!r}")
+    for number, key in enumerate(meta.keys):
+        if key.topic not in meta.topics:
+            raise ValueError(f"keys[{number}].topic: {key.topic!r} is not among the topics")
+    for number, producer in enumerate(meta.producers):
+        if producer.acks not in (-1, 0, 1):
+            raise ValueError(f"producers[{number}].acks: expected -1 (all), 0 or 1, not {producer.acks}")
+    for name, count in meta.counts.items():
+        if name not in TABLES or count < 0:
+            raise ValueError(f"counts.{name}: {count} rows of {name!r} cannot be")
