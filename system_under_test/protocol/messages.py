@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
 import io
 import struct
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from system_under_test.world import Buffer
 _START = struct.Struct(">hhi")
 _SIZE = struct.Struct(">i")
 _INT32 = struct.Struct(">i")
+_NO_TIME = datetime.timedelta(0)
 
 Body = Any
 """A message of kio's: one frozen dataclass per API and version."""
@@ -142,11 +144,13 @@ class Maker:
         self._api = api
         self._module = load_payload_module(api, version, self._entity_type)
         load = load_response_schema if response else load_request_schema
-        self._root = load(api, version)
+        self._root: Any = load(api, version)
         self.version = version
 
     def root(self, **fields: Any) -> Body:
-        """The message itself."""
+        """The message itself. Nobody is throttled unless the caller says so."""
+        if "throttle_time" in _names(self._root):
+            fields.setdefault("throttle_time", _NO_TIME)
         return self._root(**self._known(self._root, fields))
 
     def has(self, name: str, field: str) -> bool:

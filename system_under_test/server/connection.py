@@ -98,8 +98,8 @@ class ClientConnection:
             else:
                 answer = promise.result()
             self._waiting.popleft()
+            self._room.set()
             self._write(dispatched, answer)
-        self._room.set()
 
     def _failed(self, dispatched: Dispatched, promise: asyncio.Future[Answer]) -> None:
         if not promise.cancelled() and not isinstance(promise.exception(), Dropped):
