@@ -318,7 +318,8 @@ def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
     if len(strays):
         unsent &= ~np.isin(rows.value, strays)
     bad = rows.where(unsent | rows.flag("defective"))
-    bad = bad.take(np.lexsort((bad.op, bad.value, bad.offset, bad.key)))
+    # of several at one place an invention stands first: a void promise excuses no more than a bad checksum
+    bad = bad.take(np.lexsort((bad.op, bad.flag("checksum"), bad.value, bad.offset, bad.key)))
     one = bad.take(starts_of(bad.key, bad.offset, bad.value))
     fatal = ~one.flag("checksum") if void else np.ones(len(one), dtype=bool)
     names = ("key", "value", "offset", "process", "op", "step")
