@@ -1,8 +1,9 @@
 """Opens a sealed history and makes sure that it is one, before a checker spends a minute on it.
 
-Only footers are read, so this is quick for a history of any size: every table there, every part whole,
-every column under its name with its type, as many rows as sealing counted. Columns beyond the schema are
-let through; a newer recorder may have added one.
+Only footers and dictionaries are read, so this is quick for a history of any size: every table there, every part
+whole, every column under its name with its type, as many rows as sealing counted, and nothing in a column that
+it cannot hold (:mod:`histories.domains`). Columns beyond the schema are let through; a newer recorder may have
+added one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from histories.domains import bounds, check_contents
 from histories.errors import HistoryError
 from histories.meta import Meta
 from histories.schema import TABLES
@@ -28,13 +30,20 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
         raise HistoryError(_why_not(folder, history))
     meta = Meta.read(history / "meta.json")
     tables = {name: history / name for name in TABLES}
+    rows: dict[str, int] = {}
     for name, table in tables.items():
-        rows = _check_table(table, TABLES[name])
-        counted = meta.counts.get(name, rows)
-        if rows != counted:
+        rows[name] = _check_table(table, TABLES[name])
+        counted = meta.counts.get(name, rows[name])
+        if rows[name] != counted:
             raise HistoryError(
-                f"{table}: {rows} rows, but {counted} were sealed; a part is missing or foreign: {_AGAIN}"
+                f"{table}: {rows[name]} rows, but {counted} were sealed; a part is missing or foreign: {_AGAIN}"
             )
+    limits = bounds(meta, rows["ops"])
+    for name, table in tables.items():
+        try:
+            check_contents(table, TABLES[name], limits.get(name, ()))
+        except (pa.ArrowException, OSError) as error:
+            raise HistoryError(f"{table}: cannot be read: {_first_sentence(error)}; {_AGAIN}") from None
     return meta, tables
 
 
@@ -65,11 +74,14 @@ def _check_table(table: Path, schema: pa.Schema) -> int:
                 found = file.schema_arrow
                 rows += file.metadata.num_rows
         except (pa.ArrowInvalid, OSError) as error:
-            # Arrow's message is long; its first sentence says what is wrong.
-            reason = str(error).split(". ")[0]
-            raise HistoryError(f"{part}: not a whole Parquet file: {reason}; {_AGAIN}") from None
+            raise HistoryError(f"{part}: not a whole Parquet file: {_first_sentence(error)}; {_AGAIN}") from None
         _check_columns(part, schema, found)
     return rows
+
+
+def _first_sentence(error: Exception) -> str:
+    """Arrow's messages are long; the first sentence says what is wrong."""
+    return str(error).split(". ")[0].splitlines()[0]
 
 
 def _check_columns(part: Path, schema: pa.Schema, found: pa.Schema) -> None:
