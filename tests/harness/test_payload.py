@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.payload import SMALLEST, Decoder, encoder
+from harness.payload import SMALLEST, BurstEncoder, Decoder, encoder
 from histories.schema import Defect
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -18,6 +20,18 @@ def test_a_payload_has_its_size_and_gives_its_value_back(value: int, process: in
     payload = encoder("run", process, key, size)(value)
     assert len(payload) == size
     assert Decoder("run").decode(payload, key) == (value, None)
+
+
+@given(
+    sends=st.lists(st.tuples(st.integers(0, 2**31 - 1) | st.integers(0, 3), INT64), max_size=120),
+    process=INT32,
+    size=st.integers(SMALLEST, 200),
+)
+def test_a_burst_is_encoded_like_its_single_payloads(sends: list[tuple[int, int]], process: int, size: int) -> None:
+    burst = BurstEncoder("run", process, size)
+    for part in (sends[:30], sends):  # one by one, then at once, with keys that are new and keys that are not
+        made = burst.encode(array("i", [key for key, _ in part]), array("q", [value for _, value in part]))
+        assert made == [encoder("run", process, key, size)(value) for key, value in part]
 
 
 @given(at=st.integers(0, 63), flip=st.integers(1, 255))
