@@ -25,6 +25,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+import numpy as np
+
 from histories import journal_format as layout
 from histories.errors import HistoryError
 from histories.journal_format import BIT, NULL, NULL_INT32, Frame
@@ -153,20 +155,22 @@ class JournalWriter:
         offsets: Sequence[int | None],
         step_invoke_ns: Sequence[int | None] | None = None,
         step_complete_ns: Sequence[int | None] | None = None,
+        steps_since_ns: int = 0,
     ) -> None:
-        """The sends of a burst, in the order of its invocation; one without a status is unknown."""
+        """The sends of a burst, in the order of its invocation; one without a status is unknown. The times of
+        steps may count from another moment than the start of the run: from ``steps_since_ns`` before it."""
         count = _same_length(statuses=statuses, offsets=offsets)
         mask = BIT["offset"] | BIT["status"]
         columns = _int64(offsets)
         if step_invoke_ns is not None:
             _same_length(statuses=statuses, step_invoke_ns=step_invoke_ns)
             mask |= BIT["invoke_ns"]
-            columns += _int64(step_invoke_ns)
+            columns += _int64(step_invoke_ns, steps_since_ns)
         if step_complete_ns is not None:
             _same_length(statuses=statuses, step_complete_ns=step_complete_ns)
             mask |= BIT["complete_ns"]
-            columns += _int64(step_complete_ns)
-        columns += bytes([_STATUS[status] for status in statuses])
+            columns += _int64(step_complete_ns, steps_since_ns)
+        columns += _statuses(statuses)
         self._complete(op, mask, type, complete_ns, None, error, count, columns)
 
     def invoke_poll(
@@ -333,11 +337,21 @@ def _json_frame(frame: Frame, document: Mapping[str, Any]) -> bytes:
     return _frame(layout.JSON.pack(frame, 0, 0) + text + b" " * (-len(text) % layout.ALIGNMENT))
 
 
-def _int64(numbers: Sequence[int | None]) -> bytes:
+def _int64(numbers: Sequence[int | None], minus: int = 0) -> bytes:
     try:
-        return array("q", numbers).tobytes()  # type: ignore[type-var]
+        packed = np.fromiter(numbers, np.int64, len(numbers))
     except TypeError:
-        return array("q", [NULL if number is None else number for number in numbers]).tobytes()
+        packed = np.array([NULL if number is None else number - minus for number in numbers], np.int64)
+    else:
+        packed -= minus
+    return packed.tobytes()
+
+
+def _statuses(statuses: Sequence[Outcome | None]) -> bytes:
+    """Mostly all the same; they are then looked up once."""
+    if statuses and statuses.count(statuses[0]) == len(statuses):
+        return bytes([_STATUS[statuses[0]]]) * len(statuses)
+    return bytes([_STATUS[status] for status in statuses])
 
 
 def _same_length(**sequences: Sequence[object]) -> int:

@@ -52,6 +52,11 @@ class Burst:
     usable: bool = True
     """False: this producer will not take another record."""
 
+    @property
+    def all_ok(self) -> bool:
+        """Nearly every burst is: its statuses need not be looked at one by one."""
+        return self.statuses.count(Outcome.OK) == len(self.statuses)
+
 
 @dataclass(slots=True)
 class Batch:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat, starmap
 from typing import Any, Final
 
 import confluent_kafka as kafka
@@ -28,6 +29,9 @@ STATISTICS_INTERVAL_MS: Final = 500
 WAIT_S: Final = 0.1
 GATHER_S: Final = 0.01
 """How long a poll that has a record waits for more: ``consume`` would wait for all of them or its time-out."""
+NO_OFFSET: Final = -1
+"""Of an outcome that has come without one."""
+NO_ERROR: Final = kafka.KafkaError.NO_ERROR
 OUT_OF_RANGE: Final = kafka.KafkaError._AUTO_OFFSET_RESET
 
 _Callback = Callable[[Any, Any], None]
@@ -70,8 +74,10 @@ def producer_settings(bootstrap: str, config: ProducerConfig, client_id: str) ->
 class LibrdkafkaProducer:
     """One producer object. Used by one thread.
 
-    The delivery callbacks are made once per position in a burst and used for every burst: a burst only
-    begins when all outcomes of the one before are in, or on a new producer. (Nothing is allocated per record.)
+    What is done per record is done as rarely as possible. The delivery callbacks are made once per position in a
+    burst and used for every burst: a burst only begins when all outcomes of the one before are in, or on a new
+    producer. They keep the offset and nothing else; all that one ``poll`` reported is acknowledged at the time
+    when it returned, which is never too early.
     """
 
     def __init__(self, bootstrap: str, config: ProducerConfig, client_id: str) -> None:
@@ -82,9 +88,9 @@ class LibrdkafkaProducer:
         settings["stats_cb"] = self._on_statistics
         self._producer = kafka.Producer(settings, logger=_QuietLogger())
         self._offsets: list[int | None] = []
-        self._complete_ns: list[int | None] = []
-        self._failed: dict[int, int] = {}
-        self._landed: list[int] = []
+        """By position, as soon as the outcome is there; NO_OFFSET where it has none."""
+        self._odd: dict[int, int] = {}
+        """Error codes by position; NO_ERROR where an offset was expected and is missing."""
         self._callbacks: list[_Callback] = []
 
     def send_burst(
@@ -96,66 +102,97 @@ class LibrdkafkaProducer:
     ) -> Burst:
         count = len(payloads)
         self._handed_over += count  # before the first is: a statistic in between must not count too much
-        offsets, complete_ns = self._offsets, self._complete_ns
-        offsets[:] = [None] * count
-        complete_ns[:] = [None] * count
-        self._failed.clear()
-        self._landed.clear()
+        self._offsets[:] = [None] * count
+        self._odd.clear()
         while len(self._callbacks) < count:
             self._callbacks.append(self._callback(len(self._callbacks)))
-        invoke_ns: list[int] = []
-        invoked, produce, clock = invoke_ns.append, self._producer.produce, time.monotonic_ns
         refused: dict[int, str] = {}
+        invoke_ns, usable = self._hand_over(targets, payloads, refused)
+        if meanwhile is not None:
+            meanwhile()
+        return self._outcome(invoke_ns, self._awaited(refused, left_s), refused, usable)
+
+    def _hand_over(
+        self, targets: Sequence[TopicPartition], payloads: Sequence[bytes], refused: dict[int, str]
+    ) -> tuple[list[int], bool]:
+        """When each record was given to the client, and whether the client can be used any further."""
+        invoke_ns: list[int] = []
         usable = True
-        for (topic, partition), payload, callback in zip(targets, payloads, self._callbacks, strict=False):
-            invoked(clock())
+        # Reads the clock before each record, and gives it its key, None.
+        stamps = map(invoke_ns.append, starmap(time.monotonic_ns, repeat(())))
+        produce = self._producer.produce
+        for (topic, partition), payload, callback, key in zip(targets, payloads, self._callbacks, stamps, strict=False):
             try:
-                produce(topic, payload, None, partition, callback)
+                produce(topic, payload, key, partition, callback)
             except BufferError:
                 refused[len(invoke_ns) - 1] = "_QUEUE_FULL"
             except kafka.KafkaException as error:
                 refused[len(invoke_ns) - 1] = str(error.args[0].name())
                 usable = False  # a fatal error of the producer, mostly: it refuses all that follows
-        if meanwhile is not None:
-            meanwhile()
-        awaited = count - len(refused)
-        poll, landed = self._producer.poll, self._landed
-        while len(landed) < awaited and (left := left_s()) > 0:
+        return invoke_ns, usable
+
+    def _awaited(self, refused: dict[int, str], left_s: Callable[[], float]) -> list[int | None]:
+        """Wait for the outcomes; when each was there."""
+        offsets, poll, clock = self._offsets, self._producer.poll, time.monotonic_ns
+        complete_ns: list[int | None] = [None] * len(offsets)
+        waiting: Sequence[int] = range(len(offsets))
+        if refused:
+            for position in refused:
+                offsets[position] = NO_OFFSET
+            waiting = [position for position in waiting if position not in refused]
+        while waiting and (left := left_s()) > 0:
             poll(left if left < WAIT_S else WAIT_S)
-        return self._outcome(invoke_ns, refused, usable)
+            now = clock()
+            if None not in offsets:  # mostly with the first poll
+                landed, waiting = waiting, ()
+                if len(landed) == len(offsets):
+                    return [now] * len(offsets)
+            else:
+                landed = [position for position in waiting if offsets[position] is not None]
+                waiting = [position for position in waiting if offsets[position] is None]
+            for position in landed:
+                complete_ns[position] = now
+        return complete_ns
 
     def _callback(self, position: int) -> _Callback:
-        offsets, complete_ns, failed = self._offsets, self._complete_ns, self._failed
-        landed, clock = self._landed.append, time.monotonic_ns
+        offsets, odd, acknowledged = self._offsets, self._odd, self._config.acks != 0
 
         def delivered(error: Any, message: Any) -> None:
-            complete_ns[position] = clock()
-            if error is None:
-                offsets[position] = message.offset()
-            else:
-                failed[position] = error.code()
-            landed(position)
+            offset = message.offset()
+            if error is None and offset is not None:
+                offsets[position] = offset
+                return
+            if error is not None:
+                odd[position] = error.code()
+            elif acknowledged:
+                # A retry whose first attempt the broker has already: it does not say where.
+                odd[position] = NO_ERROR
+            offsets[position] = NO_OFFSET
 
         return delivered
 
-    def _outcome(self, invoke_ns: list[int], refused: dict[int, str], usable: bool) -> Burst:
-        count = len(invoke_ns)
-        config, failed = self._config, self._failed
-        offsets, complete_ns = self._offsets.copy(), self._complete_ns.copy()
+    def _outcome(
+        self, invoke_ns: list[int], complete_ns: list[int | None], refused: dict[int, str], usable: bool
+    ) -> Burst:
+        count, config, odd = len(invoke_ns), self._config, self._odd
+        offsets = self._offsets.copy()
         if config.acks == 0:
             burst = Burst([errors.DELIVERED_WITHOUT_ACK] * count, [None] * count, invoke_ns, complete_ns)
-        elif len(self._landed) == count and not failed:
+        elif not odd and not refused and None not in offsets:
             return Burst([Outcome.OK] * count, offsets, invoke_ns, complete_ns)
         else:
-            statuses = [Outcome.OK if offset is not None else Outcome.INFO for offset in offsets]
+            statuses = [Outcome.INFO if offset is None else Outcome.OK for offset in offsets]
             burst = Burst(statuses, offsets, invoke_ns, complete_ns)
         burst.usable = usable
-        for position, code in failed.items():
-            burst.statuses[position] = errors.delivery_outcome(
-                code, retries=config.retries, idempotent=config.idempotence
-            )
-            burst.errors[position] = errors.name_of(code)
+        for position, code in odd.items():
+            burst.offsets[position] = None
+            if code != NO_ERROR:
+                burst.statuses[position] = errors.delivery_outcome(
+                    code, retries=config.retries, idempotent=config.idempotence
+                )
+                burst.errors[position] = errors.name_of(code)
         for position, name in refused.items():
+            burst.offsets[position] = None
             burst.statuses[position] = errors.LOCAL_REFUSAL
             burst.complete_ns[position] = invoke_ns[position]
             burst.errors[position] = name

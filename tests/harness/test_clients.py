@@ -8,6 +8,7 @@ import confluent_kafka
 import pytest
 
 from harness.clients.base import Batch, Consumer, Library, Patience, ProducerConfig
+from harness.clients.librdkafka import LibrdkafkaProducer
 from harness.clients.registry import LIBRARIES, MIXED, libraries_of, producer_config, producer_settings
 from harness.plan import ClientPlan
 from histories.schema import Isolation, Outcome
@@ -132,6 +133,46 @@ def test_a_record_that_is_too_large_never_leaves(library: Library) -> None:
     burst = producer.send_burst([(TOPIC, 0)] * 2, [bytes(2_000_000), b"x"], patient())
     assert burst.statuses == [Outcome.FAIL, Outcome.OK]
     assert set(burst.errors) == {0}
+    producer.abandon()
+
+
+def test_a_burst_of_which_nothing_leaves_is_not_waited_for(library: Library) -> None:
+    producer = library.producer(config(idempotence=False), "p")
+    burst = producer.send_burst([(TOPIC, 0)] * 2, [bytes(2_000_000)] * 2, patient())
+    assert burst.statuses == [Outcome.FAIL] * 2
+    assert None not in burst.complete_ns
+    assert sorted(burst.errors) == [0, 1]
+    producer.abandon()
+
+
+def test_an_outcome_is_stamped_when_it_comes_not_when_the_burst_ends(bootstrap: str) -> None:
+    """One partition is answered at once, the other never."""
+    producer = LIBRARIES["librdkafka"](bootstrap).producer(config(idempotence=False, delivery_timeout_ms=1500), "p")
+    targets = [(TOPIC, 0), ("no-such-topic", 7)] * 2
+    burst = producer.send_burst(targets, [b"0", b"1", b"2", b"3"], patient())
+    assert burst.statuses == [Outcome.OK, Outcome.INFO] * 2
+    assert sorted(burst.errors) == [1, 3]
+    assert [offset is None for offset in burst.offsets] == [False, True] * 2
+    quick, late = (max(burst.complete_ns[first] or 0, burst.complete_ns[first + 2] or 0) for first in (0, 1))
+    assert burst.invoke_ns[3] <= quick < late
+    producer.abandon()
+
+
+def test_a_record_that_the_broker_had_already_is_acknowledged_without_an_offset(bootstrap: str) -> None:
+    """So librdkafka reports a retry that is answered with DUPLICATE_SEQUENCE_NUMBER."""
+
+    class Answer:
+        def offset(self) -> None:
+            return None
+
+    producer = LIBRARIES["librdkafka"](bootstrap).producer(config(), "p")
+    assert isinstance(producer, LibrdkafkaProducer)
+    burst = producer.send_burst(
+        [(TOPIC, 0)] * 2, [b"0", b"1"], patient(), lambda: producer._callbacks[1](None, Answer())
+    )
+    assert burst.statuses == [Outcome.OK] * 2
+    assert [offset is None for offset in burst.offsets] == [False, True]
+    assert None not in burst.complete_ns
     producer.abandon()
 
 
