@@ -19,6 +19,8 @@ class TargetPlan:
     """Bootstrap servers of an existing cluster, ``host:port,host:port``."""
     kafka_home: str = ""
     """Folder of an unpacked Apache Kafka; empty: fetched by Maven into the cache."""
+    zookeeper: str = ""
+    """An existing ZooKeeper for a managed cluster, ``host:port,host:port/chroot``; empty: one is started."""
     session_timeout_ms: int = 4000
     """ZooKeeper session time-out of the brokers. Kafka's default of 18 s would leave a short run idle."""
     replica_lag_time_max_ms: int = 4000

@@ -20,7 +20,7 @@ from harness.targets.admin import Admin
 from harness.targets.base import TargetError, broker_id, node_name
 from harness.targets.logs import tail
 from harness.targets.waiting import wait_until
-from harness.targets.zookeeper import ZooKeeper
+from harness.targets.zookeeper import ExistingZooKeeper, ZooKeeper
 from harness.targets.zookeeper_view import ZooKeeperView
 
 _START_TIMEOUT_S = 120.0
@@ -40,7 +40,11 @@ class ManagedTarget(ABC):
         self._logs = logs.absolute()
         self._data = data.absolute()
         self._java: Java = find_java()
-        self._zookeeper = ZooKeeper(fleet, self._java, self._logs, self._data)
+        self._zookeeper: ZooKeeper | ExistingZooKeeper = (
+            ExistingZooKeeper(plan.zookeeper)
+            if plan.zookeeper
+            else ZooKeeper(fleet, self._java, self._logs, self._data)
+        )
         self.nodes = tuple(node_name(self.first_id + each) for each in range(plan.brokers))
         self._ports = {node: fleet.reserve_port(node) for node in self.nodes}
         self.bootstrap = ",".join(f"{fleet.address(node)}:{port}" for node, port in self._ports.items())
@@ -77,11 +81,27 @@ class ManagedTarget(ABC):
             self._admin = Admin(self.bootstrap)
         return self._admin
 
+    @property
+    def zookeeper_connect(self) -> str:
+        return self._zookeeper.connect
+
+    def attach(self) -> None:
+        """Look at a cluster that another command has started."""
+        if self._view is None:
+            self._view = ZooKeeperView(self._zookeeper.connect, map(broker_id, self.nodes))
+
+    def detach(self) -> None:
+        """Let go of the management link; the cluster goes on."""
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
     def start(self) -> None:
         self._zookeeper.start()
-        self._view = ZooKeeperView(self._zookeeper.connect, map(broker_id, self.nodes))
+        self.attach()
         for node in self.nodes:
-            self._launch(node)
+            if not self._fleet.is_alive(node):
+                self._launch(node)
         for node in self.nodes:
             self._await_member(node, _START_TIMEOUT_S)
         wait_until(self._answers, _START_TIMEOUT_S, lambda: f"the brokers at {self.bootstrap} do not answer")
@@ -106,8 +126,7 @@ class ManagedTarget(ABC):
         wait_until(is_member, timeout_s, lambda: f"{node} runs but does not register; see {self._logs / node}")
 
     def stop(self) -> None:
-        if self._view is not None:
-            self._view.close()
+        self.detach()
         # Nobody will use this data again: no controlled shutdown, which takes seconds per broker.
         for node in self.nodes:
             self._fleet.signal(node, signal.SIGKILL)

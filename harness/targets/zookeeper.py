@@ -62,6 +62,8 @@ class ZooKeeper:
         self.connect = f"{self._address}:{self._port}"
 
     def start(self, timeout_s: float = 60.0) -> None:
+        if self._fleet.is_alive(_NODE):
+            return
         for folder in (self._logs, self._data):
             folder.mkdir(parents=True, exist_ok=True)
         settings = self._data / "zoo.cfg"
@@ -116,3 +118,16 @@ class ZooKeeper:
 
     def stop(self) -> None:
         self._fleet.stop(_NODE)
+
+
+class ExistingZooKeeper:
+    """An ensemble that somebody else runs."""
+
+    def __init__(self, connect: str) -> None:
+        self.connect = connect
+
+    def start(self) -> None:
+        """It runs, or the first look at it says that it does not."""
+
+    def stop(self) -> None:
+        """Not ours to stop."""

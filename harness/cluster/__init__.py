@@ -1,0 +1,1 @@
+"""The shipped cluster used by hand: ``tidemark cluster``, ``topics``, ``configs``, ``elect``, ``reassign``."""
