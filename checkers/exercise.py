@@ -49,8 +49,21 @@ def faults_of(folder: Path) -> tuple[Fault, ...]:
     return tuple(faults)
 
 
+def leader_changes(folder: Path) -> int | None:
+    """How often a key's leader became another, by the events; None where nobody watched the leaders."""
+    rows = pq.read_table(folder / "events", columns=["time_ns", "kind", "key", "leader"]).to_pylist()
+    seen = [row for row in rows if row["kind"] == "leader" and row["key"] is not None]
+    leaders: dict[int, int] = {}
+    changes = 0
+    for row in sorted(seen, key=lambda each: int(each["time_ns"])):
+        if row["leader"] is not None and row["leader"] >= 0:
+            changes += leaders.get(row["key"], row["leader"]) != row["leader"]
+            leaders[row["key"]] = row["leader"]
+    return changes if seen else None
+
+
 def judge_exercise(
-    meta: Meta, faults: Sequence[Fault], measured: Measured, findings: Sequence[Finding]
+    meta: Meta, faults: Sequence[Fault], leaders: int | None, measured: Measured, findings: Sequence[Finding]
 ) -> tuple[list[str], list[str]]:
     """Why the run as a whole does not count, and which promises nothing put to the test."""
     if meta.origin != "run":
@@ -66,6 +79,8 @@ def judge_exercise(
     lacking += [problem for fault in landed if (problem := _idle(fault, measured))]
     if not landed:
         quiet.append("lost-write: no fault landed, so no acknowledged write was at risk")
+    elif leaders == 0:
+        quiet.append("lost-write: no partition changed its leader, so no acknowledged write was at risk")
     if meta.retries == 0:
         quiet.append("duplicate: no producer retried a request")
     elif meta.retries is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from checkers.assumptions import broken_assumptions, operations
 from checkers.coverage import unserved
-from checkers.exercise import faults_of, judge_exercise
+from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
 from checkers.found import PLACE, SPARK_SCHEMA
 from checkers.load import History, has_transactions, open_history
@@ -82,7 +82,7 @@ def _judge(
         reasons.append(f"{unseen} committed values were never read, and no final scan of their keys is complete")
     reasons += _unscanned(folder)
     missing = [name for name in meta.expect if not any(each.anomaly == name for each in findings)]
-    lacking, quiet = judge_exercise(meta, faults, measured, findings)
+    lacking, quiet = judge_exercise(meta, faults, leader_changes(folder), measured, findings)
     verdict = _verdict(findings, reasons, missing, lacking)
     reasons += [f"expected {name}, and it did not show" for name in missing]
     return Judgement("", verdict, tuple(findings), tuple(reasons + lacking), metrics, faults, tuple(quiet))
