@@ -107,9 +107,13 @@ def series(measured: Measured) -> dict[str, list[Any]]:
 
 
 def _longest_gap(measured: Measured) -> int:
-    """Most successive seconds without one acknowledged send, inside the load."""
-    served = sorted(measured.by_second("ok"))
-    return max((b - a - 1 for a, b in itertools.pairwise(served)), default=0)
+    """Most successive seconds without one acknowledged send, from the first send to the last: a cluster that
+    never comes back is not available until then."""
+    asked = {each.second for each in measured.steps if each.outcome != "polled"}
+    if not asked:
+        return 0
+    served = [min(asked) - 1, *sorted(measured.by_second("ok")), max(asked) + 1]
+    return max(b - a - 1 for a, b in itertools.pairwise(served))
 
 
 def _per_million(count: int, total: int) -> float | None:
