@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from system_under_test.world import AddressInUse, Buffer, Connection, ConnectionLost
 
@@ -45,7 +46,7 @@ class RealConnection(asyncio.BufferedProtocol):
     # What the transport calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's are no subclass, they only behave so
         self._transport = transport
         self._peer = _address(transport.get_extra_info("peername"))
         self._local = _address(transport.get_extra_info("sockname"))

@@ -185,6 +185,8 @@ class SimulatedFile:
     def write_at(self, position: int, data: Buffer) -> None:
         content = self._open()
         self._disk.change(self._node, "write", self._path, len(data))
+        if not data:
+            return
         content.before_change_below(position)
         if position > len(content.cached):
             content.cached += bytes(position - len(content.cached))

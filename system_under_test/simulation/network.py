@@ -124,7 +124,10 @@ class SimulatedConnection:
     def receive(self, message: bytes | _Signal) -> None:
         if isinstance(message, _Signal):
             self._lose(f"{self._peer} {message.value}")
-        elif self._lost is not None or not self.node.alive:
+        elif not self.node.alive:
+            # Its machine answers, perhaps a later life of it, for a connection that it does not know.
+            Wire(self._board.links, self.out.source, self.out.target, self._deliver, self._gave_up).send(_Signal.RST)
+        elif self._lost is not None:
             self.out.send(_Signal.RST)
         else:
             self._inbox += message

@@ -77,6 +77,11 @@ class Host:
         simulation.trace.add(self.name, "boot", self.lives)
         return SimulatedWorld(simulation, self, self.node, simulation.fork(f"{self.name} in its life {self.lives}"))
 
+    def boot_again(self) -> SimulatedWorld:
+        """Kill what runs and start anew."""
+        self.kill()
+        return self.boot()
+
     def kill(self) -> None:
         """As kill -9: what was written stays, the kernel resets its connections."""
         if self._die("killed"):
