@@ -3,6 +3,7 @@
 Invocations and completions are merged by time; of those at one time completions come first. A new
 position that cannot be told from the list of assigned keys is named in a ``:rebalance-log``. What their
 format has no place for is left out: group operations, coverage, events, times of single steps.
+Which keys an assignment gave up is not recorded: they are written as kept.
 """
 
 from __future__ import annotations

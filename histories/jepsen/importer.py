@@ -13,9 +13,10 @@ import os
 import pickle
 import tempfile
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +33,7 @@ from histories.schema import EVENTS, Isolation
 from histories.writer import HistoryWriter
 
 _TOPIC: Final = "jepsen"
-_IN_FLIGHT: Final = 4
+_IN_FLIGHT: Final = 8
 _ALONE_CHUNKS: Final = 2
 """A file of no more chunks than this is parsed here: starting processes would take longer."""
 
@@ -91,28 +92,42 @@ def _parsed(source: Path, folder: Path) -> Iterator[tuple[Parsed, Ints]]:
         for number, chunk in waiting:
             yield parse_to_file(str(source), chunk, json_lines, str(folder / f"{number}.parsed"))
         return
+    yield from _shared_out(str(source), folder, chain(waiting, reader), json_lines)
+
+
+def _shared_out(
+    source: str, folder: Path, numbered: Iterable[tuple[int, Chunk]], json_lines: bool
+) -> Iterator[tuple[Parsed, Ints]]:
+    """Parsed by worker processes, and by this one whenever they have enough to do: from the first moment on,
+    while they are still starting, no core waits."""
+    workers = max(1, min(4, os.cpu_count() or 1) - 1)
     # Spawned, not forked: the caller may have threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max(1, min(4, os.cpu_count() or 1)), mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         running: deque[Future[tuple[Parsed, Ints]]] = deque()
-
-        def submit(number: int, chunk: Chunk) -> None:
-            out = str(folder / f"{number}.parsed")
-            running.append(pool.submit(parse_to_file, str(source), chunk, json_lines, out))
-
         try:
-            for number, chunk in waiting:
-                submit(number, chunk)
-            waiting.clear()
-            for number, chunk in reader:
-                submit(number, chunk)
-                if len(running) >= _IN_FLIGHT:
+            for number, chunk in numbered:
+                work = (source, chunk, json_lines, str(folder / f"{number}.parsed"))
+                if sum(not each.done() for each in running) <= workers:
+                    running.append(pool.submit(parse_to_file, *work))
+                else:
+                    running.append(_done_here(*work))
+                while running and (len(running) >= _IN_FLIGHT or running[0].done()):
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
         finally:
             for each in running:
                 each.cancel()
+
+
+def _done_here(source: str, chunk: Chunk, json_lines: bool, out: str) -> Future[tuple[Parsed, Ints]]:
+    """What is wrong with the chunk waits for its turn: the first bad line of a file is the one that is named."""
+    done: Future[tuple[Parsed, Ints]] = Future()
+    try:
+        done.set_result(parse_to_file(source, chunk, json_lines, out))
+    except HistoryError as error:
+        done.set_exception(error)
+    return done
 
 
 def _events(events: list[tuple[int, str]]) -> pa.Table:
