@@ -14,7 +14,7 @@ _TOKEN: Final = re.compile(
     r"""[\s,]*(?:;[^\n]*[\s,]*)*(?:
       (?P<open>\#?[{(\[])
     | (?P<close>[])}])
-    | (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<string>"(?:[^"\\]++|\\.)*+")
     | (?P<char>\\(?:newline|space|tab|return|u[0-9a-fA-F]{4}|.))
     | (?P<discard>\#_)
     | (?P<tag>\#[^\s,"(){}\[\]]+)
@@ -86,9 +86,12 @@ def _collection(text: str, opening: str, at: int, depth: int) -> tuple[Any, int]
     if len(items) % 2:
         raise EdnError(f"a map with a key but no value, at character {at}")
     try:
-        return dict(zip(items[::2], items[1::2], strict=True)), at
+        made = dict(zip(items[::2], items[1::2], strict=True))
     except TypeError:
         raise EdnError(f"a map with a collection as a key, at character {at}") from None
+    if len(made) < len(items) // 2:
+        raise EdnError(f"a map with the same key twice, at character {at}")
+    return made, at
 
 
 def _atom(word: str) -> Any:

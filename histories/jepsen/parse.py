@@ -31,6 +31,17 @@ SEEK: Final = 2
 
 _HEAD: Final = ("type", "f", "process", "time", "value")
 _FIELDS: Final = ("type", "process", "f", "time", "index", "value")
+_KNOWN: Final = frozenset(
+    {
+        *_FIELDS,
+        "error",
+        "rebalance-log",
+        "seek-to-beginning?",
+        # What Jepsen's clients and generators add for the reader of the log; it changes nothing of what was done.
+        *("abort-ok?", "clock", "debug", "deref-ms", "definite?", "exception", "ext", "final?", "keys", "link", "node"),
+        *("poll-ms", "timed-out?", "tried-commit?", "unseen"),
+    }
+)
 
 
 @dataclass
@@ -110,9 +121,19 @@ def parse(path: str, chunk: Chunk, json_lines: bool) -> Parsed:
     return _merged(quick, np.array(places, np.int64), slow, slow_places)
 
 
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        raise ValueError("an object with the same key twice")
+    return made
+
+
+_LOAD_JSON: Final = json.JSONDecoder(object_pairs_hook=_each_key_once).decode
+
+
 def _document(path: str, chunk: Chunk, place: int, line: str, json_lines: bool) -> dict[str, Any]:
     try:
-        document = json.loads(line.strip().rstrip(",")) if json_lines else edn.loads(line)
+        document = _LOAD_JSON(line.strip().rstrip(",")) if json_lines else edn.loads(line)
     except (ValueError, RecursionError) as error:
         form = "JSON" if json_lines else "EDN"
         raise HistoryError(f"{path}:{chunk.line(place)}: not {form}: {error}; {EXPECTED}") from None
@@ -251,6 +272,10 @@ class _Columns:
         if not 0 <= process < 1 << 31:
             raise self._bad(place, f"process {process}; expected a number below 2**31, or nemesis")
         f_code = FS.get(f, OTHER_F) if isinstance(f, str) else OTHER_F
+        if f_code != OTHER_F and not document.keys() <= _KNOWN:
+            # It may change what the operation means: to pass over it could judge a history that did not happen.
+            unknown = ", ".join(sorted(map(str, document.keys() - _KNOWN)))
+            raise self._bad(place, f"unknown field {unknown[:80]}; expected {', '.join(sorted(_KNOWN))}")
         first = len(self._mop)
         if f_code <= FS["txn"]:
             if value is not None:

@@ -16,9 +16,10 @@ from typing import BinaryIO, Final, cast
 
 from histories.errors import HistoryError
 
-MAX_LINE: Final = 256 * 1024 * 1024
+MAX_LINE: Final = 32 * 1024 * 1024
 CHUNK: Final = 2 * 1024 * 1024
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|;[^\n]*|\\.|[{}()\[\]]|["\\]', re.DOTALL)
+# Possessive: what is inside a string is never tried again, so even a huge one takes no memory.
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"|;[^\n]*|\\.|[{}()\[\]]|["\\]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -61,17 +62,20 @@ def chunks(path: Path) -> Iterator[Chunk]:
 
 
 def _blocks(path: Path, size: int) -> Iterator[bytes]:
+    line = 1
     try:
         with _opened(path) as file:
             while block := file.read(size):
                 yield block
+                line += block.count(b"\n")
     except FileNotFoundError:
         raise HistoryError(f"{path}: no such file; expected a history in EDN or JSON") from None
     except IsADirectoryError:
         raise HistoryError(f"{path}: a folder; expected a history in EDN or JSON") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise HistoryError(
-            f"{path}: damaged or cut off gzip ({error}); expected a whole .gz file: copy it again"
+            f"{path}:{line}: damaged or cut off gzip, in this line or later ({error}); expected a whole .gz file: "
+            "copy it again"
         ) from None
 
 
@@ -121,8 +125,9 @@ def _vector(path: Path, first: bytes, blocks: Iterator[bytes]) -> Iterator[Chunk
         texts, numbers, used, closed = _operations(path, data, line)
         if texts:
             yield Chunk(b"\n".join(texts), tuple(numbers), numbers[0])
-        line += data[:used].count(b"\n")
-        data = data[used:]
+        following = len(data) - len(data[used:].lstrip(b" \t\r\n,"))
+        line += data[:following].count(b"\n")
+        data = data[following:]
         if closed:
             rest = data + next(blocks, b"")
             if rest.strip():

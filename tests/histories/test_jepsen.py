@@ -239,7 +239,12 @@ SENT = "{:index 1, :time 2, :type :ok, :process 0, :f :send, :value [[:send 0 [4
         (SEND.replace("0 1]", "0 99999999999999999999999]"), "beyond 64 bits"),
         (SEND.replace("[[:send 0 1]]", "[1 2]"), "h.edn:1: send of .1 2.; expected micro-operations"),
         (SEND + SEND.replace("0, :f :send", "1, :f :assign"), "h.edn:2: assign of .*expected .* keys for assign"),
-        ("[" + SEND, "never closed"),
+        ("[" + SEND, "h.edn:2: the vector is never closed"),
+        ("[" + SEND + SENT[:40], "h.edn:2: the vector is never closed"),
+        (SEND + SENT[:-3], "h.edn:2: not EDN"),
+        (SEND + SENT.replace("}", ", :retried 3}"), "h.edn:2: unknown field retried; expected .*rebalance-log"),
+        (SEND + SENT.replace("}", ", :type :fail}"), "h.edn:2: not EDN: a map with the same key twice"),
+        (SEND.replace("[[:send 0 1]]", "[[:send 0 1] [:send 0 1]]"), "h.edn:1: value 1 is sent to key 0 again"),
         ("[" + SEND + "]" + SEND, "more after the end"),
         ("{:type :invoke, :process 0, :f :read, :value nil}\n", "no operation of a Kafka workload"),
         ("{:type :invoke, :process 0, :f :send, :value " + "[" * 5000 + "}", "nested deeper"),
@@ -259,17 +264,43 @@ def test_bad_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("broken", whole[:40] + b"?" * 99),
     ):
         (tmp_path / f"{name}.edn.gz").write_bytes(content)
-        with pytest.raises(HistoryError, match="gzip"):
+        with pytest.raises(HistoryError, match=rf"{name}.edn.gz:\d+: damaged or cut off gzip"):
             import_jepsen(tmp_path / f"{name}.edn.gz", tmp_path / "out")
     (tmp_path / "bytes.edn").write_bytes(SEND.encode() + b"\xff\xfe\n")
     with pytest.raises(HistoryError, match=r"bytes.edn:2: not UTF-8"):
         import_jepsen(tmp_path / "bytes.edn", tmp_path / "out")
     monkeypatch.setattr("histories.jepsen.source.MAX_LINE", 5_000)
     monkeypatch.setattr("histories.jepsen.source.CHUNK", 1_000)
-    for text in (SEND + "{" + "1" * 50_000, "[" + SEND + "{" + "1" * 50_000):
-        assert "without an end; expected one operation per line" in refused(tmp_path, text)
+    for filler in ("1" * 50_000, '"' + "x" * 50_000, "[" * 50_000):
+        for text in (SEND + "{" + filler, "[" + SEND + "{" + filler):
+            said = refused(tmp_path, text)
+            assert "h.edn:2: longer than" in said
+            assert "without an end; expected one operation per line" in said
     with pytest.raises(HistoryError, match=r"expected a name that ends in \.edn"):
         export_jepsen(tmp_path, tmp_path / "out.txt")
+
+
+def test_what_is_wrong_with_json_lines_is_said_too(tmp_path: Path) -> None:
+    send = '{"type": "invoke", "process": 0, "f": "send", "value": [["send", 0, 1]]}\n'
+    sent = send.replace("invoke", "ok")
+    for text, said in (
+        (send + sent[:-9], "h.json:2: not JSON"),
+        (send + sent + sent, "h.json:3: process 0 completes, but has no open operation"),
+        (send + sent + send, "h.json:3: value 1 is sent to key 0 again, after line 1"),
+        (send + sent.replace('"f"', '"retried": 3, "f"'), "h.json:2: unknown field retried"),
+        (send + sent.replace('"f"', '"type": "fail", "f"'), "h.json:2: not JSON: an object with the same key twice"),
+        ("[" + send + ",", "h.json:2: the vector is never closed"),
+    ):
+        assert said in refused(tmp_path, text, "h.json")
+
+
+def test_of_several_bad_lines_the_first_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when a later one is parsed earlier."""
+    monkeypatch.setattr("histories.jepsen.source.CHUNK", 500)
+    good = "".join(
+        SEND.replace("0 1]", f"0 {value}]") + SENT.replace("[4 1]", f"[4 {value}]") for value in range(2, 200)
+    )
+    assert "h.edn:397: not EDN" in refused(tmp_path, good + "{:bad\n" * 200)
 
 
 # There and back
