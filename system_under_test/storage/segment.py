@@ -104,6 +104,10 @@ class Segment:
             self._file = self._files.open(self.path(LOG_SUFFIX))
         return self._file
 
+    def update_config(self, config: LogConfig) -> None:
+        """From the next append on. The size of the indexes stays."""
+        self._config = config
+
     # Opening
 
     def open_trusting_index(self) -> int:

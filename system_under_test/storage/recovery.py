@@ -1,0 +1,271 @@
+"""Opening a log, after any end that its last life may have had.
+
+What a crash leaves
+-------------------
+``kill -9`` loses nothing that was written: the page cache stays. The last write may be cut at any byte. A loss of power keeps what was
+synced, and of the rest any part: a file may be shorter, hold garbage, or not be there. Two facts on disk tell
+how far to trust a log:
+
+* ``.kafka_cleanshutdown``: everything was synced. It is removed, and its removal synced, before anything is opened.
+* the recovery point: everything below it was synced. It is checkpointed from time to time, so it may be too low,
+  which costs time, but never too high, which would cost truth.
+
+Without a clean shutdown every segment from the one that holds the recovery point is read byte for byte. The log is cut
+at the first batch that is not whole, not valid, or not in order; segments behind the cut are removed. Both indexes
+of each segment that was read are written anew, and so are the leader epochs from there on: they are what
+the batches say, whatever the checkpoint said. The segments below are only looked at: an index that is
+missing or does not fit is rebuilt.
+
+A hole between two segments cannot be told from what compaction leaves, except above the recovery point: there a
+segment always begins where the one before it ends, because :meth:`Log.roll` begins a new segment exactly at
+the log's end. So a segment that lost its unsynced end in a loss of power, while its successor lost nothing, is noticed,
+and the successor goes. (Compaction will have to sync what it writes and move the recovery point.)
+
+Steps over several files, and what a crash between them leaves
+---------------------------------------------------------------
+roll        The old segment's indexes are completed, then the new files are made. A log file without indexes gets
+            new ones. The old segment is synced later, by the manager; until then the recovery point stays below it.
+truncate    Segments above are renamed to ``.deleted`` from the highest down, each rename synced before the next: what
+            is left is always the log or a shorter log, never one with a hole. Then the last segment is cut
+            and *the cut is synced*: else a loss of power could bring the old records back after new ones and a new
+            leader epoch had been written in their place, and the epochs, which are synced, would vouch for the wrong records.
+            Then indexes, then epochs: both are put right on opening if the crash comes before. At last the recovery
+            point, if it lay above, is lowered and checkpointed before the next append can happen; a crash before that
+            leaves it above the log's end, and opening lowers it in the same way.
+delete      Retention removes from the lowest up, each rename synced before the next. ``.log`` is renamed first:
+            indexes without a log are orphans and removed. The log then starts at its first segment, or at the
+            checkpointed log start if that is higher.
+start anew  (``truncate_fully_and_start_at``) All segments go, highest first, then the new one is made. In between the log
+            is shorter or empty: a follower that opens such a log starts over, as it was about to.
+checkpoint  Files are replaced atomically. The recovery point is written after the sync it tells of. The high watermark
+            may be above what a loss of power left: it is lowered to the log's end.
+partition   A deleted partition's folder is renamed (``…-delete``) and the rename synced; such folders are removed on opening.
+
+Opening is itself made of such steps and can be interrupted and repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from system_under_test.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_epochs, write_epochs
+from system_under_test.storage.config import LogConfig
+from system_under_test.storage.epochs import EpochEntry, LeaderEpochCache
+from system_under_test.storage.scan import BadBatch, Found
+from system_under_test.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment, StorageWorld
+from system_under_test.world import Files
+
+_log = logging.getLogger(__name__)
+
+_NAME_DIGITS = 20
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening a log found and did. Nothing but the counters of a clean opening is worth a line."""
+
+    folder: str
+    was_clean: bool
+    recovered_segments: list[int] = field(default_factory=list)
+    """Base offsets of those that were read byte for byte."""
+    problem: str | None = None
+    """Why the log was cut."""
+    truncated_bytes: int = 0
+    removed_segments: list[int] = field(default_factory=list)
+    rebuilt_indexes: list[str] = field(default_factory=list)
+    removed_files: list[str] = field(default_factory=list)
+    start_offset: int = 0
+    end_offset: int = 0
+
+    @property
+    def found_damage(self) -> bool:
+        return self.problem is not None or bool(self.rebuilt_indexes) or bool(self.removed_segments)
+
+    def __str__(self) -> str:
+        parts = [f"{self.folder}: offsets {self.start_offset} to {self.end_offset}"]
+        if self.recovered_segments:
+            parts.append(f"read segments {_joined(self.recovered_segments)} byte for byte")
+        if self.problem is not None:
+            parts.append(f"cut {self.truncated_bytes} bytes ({self.problem})")
+        if self.removed_segments:
+            parts.append(f"removed segments {_joined(self.removed_segments)}")
+        if self.rebuilt_indexes:
+            parts.append(f"rebuilt indexes ({'; '.join(self.rebuilt_indexes)})")
+        if self.removed_files:
+            parts.append(f"removed {len(self.removed_files)} files of steps that were not finished")
+        return "; ".join(parts)
+
+
+def _joined(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedLog:
+    segments: list[Segment]
+    start_offset: int
+    end_offset: int
+    recovery_point: int
+    epochs: LeaderEpochCache
+    report: RecoveryReport
+
+
+def open_log(
+    world: StorageWorld,
+    folder: str,
+    config: LogConfig,
+    *,
+    was_clean: bool,
+    recovery_point: int,
+    start_offset: int,
+) -> OpenedLog:
+    """``recovery_point`` and ``start_offset`` as checkpointed (0 when they are not)."""
+    files = world.files
+    files.make_folder(folder)
+    report = RecoveryReport(folder, was_clean)
+    epochs_path = f"{folder}/{LEADER_EPOCHS}"
+    entries: list[EpochEntry] = []
+    try:
+        entries = read_epochs(files, epochs_path)
+    except CheckpointError as problem:
+        # The batches know their epochs: read all of them.
+        report.rebuilt_indexes.append(str(problem))
+        was_clean, recovery_point = False, 0
+    epochs = LeaderEpochCache(entries, lambda kept: write_epochs(files, epochs_path, kept))
+
+    opening = _Opening(world, folder, config, report, epochs)
+    segments = opening.listed_segments()
+    end_offset = opening.trust(segments) if was_clean else opening.recover(segments, recovery_point)
+    if segments:
+        start_offset = max(start_offset, segments[0].base_offset)
+        if end_offset < start_offset:
+            _log.warning("%s: ends at %d, before its start %d: starts anew there", folder, end_offset, start_offset)
+            opening.remove_from(segments, 0)
+    if not segments:
+        segments.append(Segment.create(world, folder, start_offset, config))
+        end_offset = start_offset
+    epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(start_offset)
+    report.start_offset, report.end_offset = start_offset, end_offset
+    if report.found_damage:
+        _log.warning("opened %s", report)
+    elif report.recovered_segments:
+        _log.info("opened %s", report)
+    return OpenedLog(segments, start_offset, end_offset, min(recovery_point, end_offset), epochs, report)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    world: StorageWorld
+    folder: str
+    config: LogConfig
+    report: RecoveryReport
+    epochs: LeaderEpochCache
+
+    @property
+    def files(self) -> Files:
+        return self.world.files
+
+    def listed_segments(self) -> list[Segment]:
+        """In order. What a step that was not finished left behind is removed."""
+        names = self.files.list(self.folder)
+        logs = {name for name in names if name.endswith(LOG_SUFFIX) and _is_base_offset(name[: -len(LOG_SUFFIX)])}
+        bases = []
+        for name in names:
+            if name in logs:
+                bases.append(int(name[: -len(LOG_SUFFIX)]))
+            elif name.endswith((DELETED_SUFFIX, ".tmp")) or self._is_orphan(name, logs):
+                self.files.remove(f"{self.folder}/{name}")
+                self.report.removed_files.append(name)
+        return [Segment(self.world, self.folder, base, self.config) for base in sorted(bases)]
+
+    def _is_orphan(self, name: str, logs: set[str]) -> bool:
+        stem, dot, suffix = name.partition(".")
+        return dot + suffix in SUFFIXES and _is_base_offset(stem) and stem + LOG_SUFFIX not in logs
+
+    def trust(self, segments: list[Segment]) -> int:
+        """After a clean shutdown. The end of the log is looked at all the same: appends go there."""
+        if not segments:
+            return 0
+        for segment in segments[:-1]:
+            self._check_indexes(segment)
+        active = segments[-1]
+        if self._check_indexes(active):
+            try:
+                return active.open_trusting_index()
+            except BadBatch as problem:
+                _log.warning("%s: %s, in spite of a clean shutdown", active.path(LOG_SUFFIX), problem)
+        else:
+            active.close()
+        return self.recover(segments, active.base_offset)
+
+    def recover(self, segments: list[Segment], recovery_point: int) -> int:
+        """Read from the recovery point on, cut at the first bad batch; the log's end."""
+        if not segments:
+            return 0
+        first = 0
+        while first + 1 < len(segments) and segments[first + 1].base_offset <= recovery_point:
+            self._check_indexes(segments[first])
+            first += 1
+        self.epochs.truncate_from_end(segments[first].base_offset)
+        end_offset = segments[first].base_offset
+        number = first
+        while number < len(segments):
+            segment = segments[number]
+            if number > first and segment.base_offset != end_offset:
+                self.report.problem = f"segment {segment.base_offset} should begin at {end_offset}"
+                self.remove_from(segments, number)
+                break
+            size = segment.file.size()
+            result = segment.recover()
+            self.report.recovered_segments.append(segment.base_offset)
+            end_offset = result.next_offset
+            self._assign_epochs(result.batches)
+            number += 1
+            if result.problem is not None:
+                self.report.problem = f"segment {segment.base_offset}: {result.problem}"
+                self.report.truncated_bytes = size - result.valid_bytes
+                self.remove_from(segments, number)
+        return end_offset
+
+    def _assign_epochs(self, batches: list[Found]) -> None:
+        """Only changes are assigned: each is a write."""
+        for _, header in batches:
+            epoch = header.partition_leader_epoch
+            if epoch >= 0 and epoch != self.epochs.latest_epoch():
+                self.epochs.assign(epoch, header.base_offset)
+
+    def _check_indexes(self, segment: Segment) -> bool:
+        """Rebuild what is missing or does not fit. False when the log itself is not in order."""
+        size = segment.file.size()
+        problems = [
+            f"{path.rpartition('/')[2]} {problem}"
+            for path, problem in (
+                (segment.index.path, segment.index.problem(size)),
+                (segment.times.path, segment.times.problem()),
+            )
+            if problem is not None
+        ]
+        segment.open_inactive()
+        if not problems:
+            return True
+        self.report.rebuilt_indexes += problems
+        try:
+            segment.rebuild_indexes()
+        except BadBatch as problem:
+            _log.warning("%s: %s", segment.path(LOG_SUFFIX), problem)
+            return False
+        return True
+
+    def remove_from(self, segments: list[Segment], number: int) -> None:
+        """Highest first, so that a crash in between leaves no hole."""
+        while len(segments) > number:
+            segment = segments.pop()
+            self.report.removed_segments.append(segment.base_offset)
+            for path in segment.mark_deleted():
+                self.files.remove(path)
+
+
+def _is_base_offset(stem: str) -> bool:
+    return len(stem) == _NAME_DIGITS and stem.isdigit()
