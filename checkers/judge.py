@@ -69,7 +69,7 @@ def _judge(
     progress("checking assumptions")
     counted = operations(history)
     measured = Measured(_outcomes(counted), steps, counted.get("last_ns", 0))
-    found += unserved(folder, meta)
+    found += unserved(folder, meta, bool(promises.void))
     unseen = sum(case.count for case in found if case.anomaly == "unseen")
     if only is not None:
         found = [case for case in found if case.anomaly in only]

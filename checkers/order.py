@@ -4,7 +4,8 @@ Steps are sorted by key, process and (op, mop, pos), and neighbours compared. Tw
 boundary (seek, reset, resume) lies between them and, in different operations, the earlier one ended ok.
 
 - **poll-skip** the later record's offset is above the earlier one's, and a known version lies strictly
-  between: any value for read_uncommitted, a committed one for read_committed.
+  between: any value for read_uncommitted, a committed one for read_committed. It breaks a promise only
+  where that version was read by somebody or safely acknowledged.
 - **nonmonotonic-poll** it is not above.
   Also when the record's value was already returned in this position at a lower offset: who sees a
   value again went back. Such a case breaks a promise only where the duplicate itself does; a producer
@@ -25,6 +26,8 @@ equal times nothing is proved.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from checkers.found import Found
@@ -41,18 +44,34 @@ def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> lis
     committed[entry >= 0] = values.committed[entry[entry >= 0]]
     polled = uncompacted.flag("polled") & uncompacted.has_offset
     known = polled | (uncompacted.flag("acked") & committed)
-    every = np.unique(place(uncompacted.key[known], uncompacted.offset[known]))
-    settled = known & committed
-    strict = np.unique(place(uncompacted.key[settled], uncompacted.offset[settled]))
-    found = polls(uncompacted, entry, values, promises, keys, every, strict)
+    firm = polled | (known & promises.safe[uncompacted.producer])
+    versions = Versions.of(uncompacted, known, committed, firm)
+    found = polls(uncompacted, entry, values, promises, keys, versions)
     found += sends(uncompacted, promises, keys)
     found.append(send_skips(uncompacted, entry, known, rows, values))
     found.append(inconsistent(rows, values, promises, keys))
     return found
 
 
+@dataclass(frozen=True)
+class Versions:
+    """Sorted places of the known versions: all, and those with a committed value. *Firm* are those that were
+    read there or safely acknowledged there; what acks=1 acknowledged a correct broker may have lost, and a
+    marker or aborted data lie in its place."""
+
+    every: Ints
+    strict: Ints
+    firm: Ints
+    firm_strict: Ints
+
+    @staticmethod
+    def of(rows: Rows, known: Bools, committed: Bools, firm: Bools) -> Versions:
+        which = (known, known & committed, firm, firm & committed)
+        return Versions(*(np.unique(place(rows.key[mask], rows.offset[mask])) for mask in which))
+
+
 def polls(
-    rows: Rows, entries: Ints, values: Values, promises: Promises, keys: KeyTable, every: Ints, strict: Ints
+    rows: Rows, entries: Ints, values: Values, promises: Promises, keys: KeyTable, versions: Versions
 ) -> list[Found]:
     index = np.flatnonzero(rows.flag("boundary") | (rows.flag("polled") & rows.has_offset))
     index = index[np.lexsort((rows.step[index], rows.op[index], rows.process[index], rows.key[index]))]
@@ -67,17 +86,20 @@ def polls(
     gap = np.flatnonzero(successive & (high > low + 1))
     committed_only = steps.flag("committed_only")
     either = (committed_only[1:] | committed_only[:-1])[gap]
-    between = np.where(
-        either,
-        _between(strict, steps.key[1:][gap], low[gap], high[gap]),
-        _between(every, steps.key[1:][gap], low[gap], high[gap]),
-    )
-    skip = np.zeros(len(back), dtype=bool)
-    skip[gap[between]] = True
+
+    def has(strict: Ints, every: Ints) -> Bools:
+        """Which of all pairs have one of these versions between them."""
+        key, below, above = steps.key[1:][gap], low[gap], high[gap]
+        between = np.where(either, _between(strict, key, below, above), _between(every, key, below, above))
+        found = np.zeros(len(back), dtype=bool)
+        found[gap[between]] = True
+        return found
+
+    skip = has(versions.strict, versions.every)
     clean = ~_of_key(keys.unclean, steps)[1:]
-    weights = {"poll-skip": clean, "nonmonotonic-poll": (back & clean) | (again & once)}
+    weights = {"poll-skip": has(versions.firm_strict, versions.firm), "nonmonotonic-poll": back | (again & once)}
     return [
-        _pairs(name, steps, hit & which, weights[kind] & (not promises.void), low)
+        _pairs(name, steps, hit & which, weights[kind] & clean & (not promises.void), low)
         for kind, hit in (("poll-skip", skip), ("nonmonotonic-poll", back | again))
         for name, which in ((f"int-{kind}", inside), (kind, ~inside))
     ]

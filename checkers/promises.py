@@ -10,13 +10,17 @@ anomaly                                                fatal when
 lost-write, torn-transaction, realtime-order           safe
 inconsistent-offset                                    unclean off, and the two values were both polled or safely
                                                        acknowledged
-vanished-read, poll-skip, nonmonotonic-poll, int-*     unclean off; where the case is a duplicated value seen
+vanished-read                                          unclean off
+poll-skip, int-poll-skip                               unclean off, and a version between was read or safely
+                                                       acknowledged
+nonmonotonic-poll, int-nonmonotonic-poll               unclean off; where the case is a duplicated value seen
                                                        again, as the duplicate
 nonmonotonic-send, int-nonmonotonic-send               safe, and idempotent or one request in flight
-duplicate                                              the producer was idempotent, or it does not retry
+duplicate                                              unclean off, and the producer was idempotent, or it does
+                                                       not retry
 misplaced-ack                                          safe, and idempotent or no retry
 phantom, aborted-read, early-read                      always
-unavailable-after-heal                                 always
+unavailable-after-heal                                 not void
 int-send-skip, unseen                                  never (unseen makes the verdict unknown)
 =====================================================  ==========================================================
 

@@ -168,7 +168,10 @@ def delivery(
     passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost, from_beginning)
     lost = lost | passed
     early = early_reads(rows, values, clock_error_ns)
-    trimmed = (home == NONE) & ((at.raw & (at.raw_start > 0)) | (at.strict & (at.strict_start > 0)))
+    # without a known offset only a scan from the very beginning can tell
+    judged = np.where(
+        home == NONE, (at.raw & (at.raw_start == 0)) | (at.strict & (at.strict_start == 0)), at.raw | at.strict
+    )
     read_after_start = values.last_read >= at.raw_start
     hits: dict[str, tuple[Bools, Bools]] = {
         "lost-write": (lost, at.safe),
@@ -177,7 +180,7 @@ def delivery(
             & (~values.txn | committed),
             at.clean,
         ),
-        "duplicate": ((values.first_read < values.last_read) & at.loose, at.once),
+        "duplicate": ((values.first_read < values.last_read) & at.loose, at.once & at.clean),
         "misplaced-ack": (
             (values.acked != NONE) & committed & (values.reads > 0) & ~values.read_where_acked & at.loose,
             at.safe & at.once,
@@ -187,7 +190,7 @@ def delivery(
             certain,
         ),
         "early-read": (early & at.loose, certain),
-        "unseen": (unread & at.kept & ((~at.raw & ~at.strict) | trimmed), ~certain),
+        "unseen": (unread & at.kept & ~judged, ~certain),
     }  # fmt: skip
     return [_found(rows, values, name, *hit, promises.void, beyond) for name, hit in hits.items()]
 

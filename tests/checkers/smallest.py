@@ -181,6 +181,20 @@ def read_once_and_never_scanned(b: HistoryBuilder) -> None:
     b.poll(1, [(0, 0, 1)])
 
 
+@guilty("lost-write", (0, 1))
+def one_scan_from_the_beginning_lacks_it(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1)
+    b.scan(0, [], RAW)
+    b.scan(0, [], COMMITTED, log_start=5)
+
+
+@innocent("unseen")
+def one_scan_from_the_beginning_decides(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1)
+    b.scan(0, [], RAW, log_start=5)
+    b.scan(0, [], COMMITTED)
+
+
 @innocent("unseen")
 def scanned_by_one_isolation(b: HistoryBuilder) -> None:
     b.send(0, 0, 1, 0)
@@ -235,6 +249,15 @@ def retried_without_idempotence(b: HistoryBuilder) -> None:
     b.producer(idempotent=False)
     b.send(0, 0, 1, 0)
     b.poll(1, [(0, 0, 1), (0, 1, 1)])
+
+
+@guilty("duplicate", (0, 1), fatal=False)
+def retried_after_an_unclean_election(b: HistoryBuilder) -> None:
+    """The first copy was read and truncated away with the producer's state; the retry is stored anew."""
+    b.topic("t", unclean_leader_election=True)
+    b.send(0, 0, 1, 0)
+    b.poll(1, [(0, 3, 1)])
+    b.poll(2, [(0, 0, 1)])
 
 
 @innocent("duplicate")
@@ -480,6 +503,26 @@ def skips_on_an_unclean_topic(b: HistoryBuilder) -> None:
     b.poll(1, [(0, 0, 0), (0, 2, 2)])
 
 
+@guilty("int-poll-skip", (1, 0, 3, 0, 1), fatal=False)
+def skips_what_one_replica_acknowledged(b: HistoryBuilder) -> None:
+    """A new leader may have a marker in its place."""
+    b.producer()
+    b.producer(acks=1, idempotent=False)
+    b.send(0, 0, 0, 0)
+    b.send(0, 0, 1, 1, producer=1)
+    b.send(0, 0, 2, 2)
+    b.poll(1, [(0, 0, 0), (0, 2, 2)])
+
+
+@guilty("int-poll-skip", (1, 0, 3, 0, 1))
+def skips_what_another_read_whatever_the_acks(b: HistoryBuilder) -> None:
+    b.producer(acks=1, idempotent=False)
+    b.burst(0, [Send(0, 0, 0), Send(0, 1, 1), Send(0, 2, 2)])
+    b.poll(2, [(0, 1, 1)])
+    b.assign(2, [0])
+    b.poll(1, [(0, 0, 0), (0, 2, 2)])
+
+
 @innocent("int-poll-skip")
 def offsets_have_gaps(b: HistoryBuilder) -> None:
     b.send(0, 0, 0, 0)
@@ -537,6 +580,13 @@ def reads_one_value_again_further_on(b: HistoryBuilder) -> None:
 def reads_a_retried_copy(b: HistoryBuilder) -> None:
     b.producer(idempotent=False)
     b.send(0, 0, 0, 0)
+    b.poll(1, [(0, 0, 0), (0, 1, 0)])
+
+
+@guilty("int-nonmonotonic-poll", (1, 0, 1, 0, 1), fatal=False)
+def reads_what_was_retried_after_an_unclean_election(b: HistoryBuilder) -> None:
+    b.topic("t", unclean_leader_election=True)
+    b.send(0, 0, 0, 1)
     b.poll(1, [(0, 0, 0), (0, 1, 0)])
 
 

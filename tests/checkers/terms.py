@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from checkers.promises import PromiseOverride
 from histories.meta import ProducerSettings, TopicSettings
 from tests.checkers.rows import Coverage, History, Mop
 
@@ -19,25 +20,27 @@ class Position:
     process: int
     key: int
     boundary: Mop | None
+    after_failure: bool = False
     records: list[Mop] = field(default_factory=list)
 
-    @property
-    def start(self) -> int:
+    def start(self, from_beginning: bool) -> int:
         """Where it began to read. The place that a failed operation sought is not where the next one
-        reads from: after a failure the client goes back."""
+        reads from: after a failure the client goes back. Where nobody said it, it began at its first record
+        for all we know; a consumer of Jepsen's (``from_beginning``) at the beginning of the log."""
         first = self.records[0]
         assert first.offset is not None
         boundary = self.boundary
+        if self.after_failure or (boundary is not None and boundary.type != "ok" and boundary.op != first.op):
+            return first.offset
         if boundary is None or boundary.offset is None:
-            return first.offset
-        if boundary.type != "ok" and boundary.op != first.op:
-            return first.offset
+            return 0 if from_beginning else first.offset
         return boundary.offset
 
 
 class Terms:
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, said: PromiseOverride) -> None:
         self.meta = history.meta
+        self.said = said
         self.coverage = history.coverage
         self.mops = sorted(history.mops, key=lambda each: each.place)
         all_sends = [each for each in self.mops if each.kind == "send"]
@@ -121,6 +124,22 @@ class Terms:
             if any((key, each) in self.sent and self.is_committed(self.sent[key, each]) for each in values)
         }
 
+    def firm_versions(self, key: int, committed_only: bool) -> set[int]:
+        """Offsets with a value that was read there, or acknowledged there under a promise that it stays."""
+        read = [each for each in self.records if each.key == key]
+        acknowledged = [
+            send
+            for send in self.sends
+            if send.key == key
+            and self.acknowledged_offset(send) is not None
+            and self.is_committed(send)
+            and self.is_safe(send)
+        ]
+        if committed_only:
+            sent = {each: self.send_of(each) for each in read}
+            read = [each for each, send in sent.items() if send is not None and self.is_committed(send)]
+        return {each.offset for each in (*read, *acknowledged) if each.offset is not None}
+
     def polled_at(self, key: int, offset: int) -> set[int | None]:
         return {each.value for each in self.records if (each.key, each.offset) == (key, offset)}
 
@@ -146,7 +165,7 @@ class Terms:
                 last = position.records[-1] if position is not None and position.records else None
                 after_failure = last is not None and last.op != each.op and last.type != "ok"
                 if position is None or after_failure:
-                    position = current[stream] = Position(each.process, each.key, None)
+                    position = current[stream] = Position(each.process, each.key, None, after_failure)
                     positions.append(position)
                 position.records.append(each)
         return [each for each in positions if each.records and each.key != UNKNOWN_KEY]
@@ -192,16 +211,24 @@ class Terms:
         return not self.is_compacted(key) and not self.meta.keys[key].deleted
 
     def is_clean(self, key: int) -> bool:
-        return not self.topic(key).unclean_leader_election
+        unclean = self.topic(key).unclean_leader_election if self.said.unclean is None else self.said.unclean
+        return not unclean
 
     def is_safe(self, send: Mop) -> bool:
-        return self.producer(send).acks == -1 and self.is_clean(send.key)
+        acks_all = self.producer(send).acks == -1 if self.said.safe is None else self.said.safe
+        return acks_all and self.is_clean(send.key)
 
     def is_never_repeated(self, send: Mop | None) -> bool:
-        return send is not None and (self.producer(send).idempotent or self.producer(send).retries == 0)
+        """Where nobody is known to have sent it: what all producers promise."""
+        producers = [self.producer(send)] if send is not None else list(self.meta.producers)
+        if self.said.idempotent is not None:
+            return self.said.idempotent
+        return all(each.idempotent or each.retries == 0 for each in producers)
 
     def keeps_order(self, send: Mop) -> bool:
-        return self.producer(send).idempotent or self.producer(send).max_in_flight == 1
+        settings = self.producer(send)
+        idempotent = settings.idempotent if self.said.idempotent is None else self.said.idempotent
+        return idempotent or settings.max_in_flight == 1
 
     @staticmethod
     def offset(each: Mop) -> int:

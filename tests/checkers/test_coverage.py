@@ -15,7 +15,7 @@ RAW, COMMITTED = "read_uncommitted", "read_committed"
 def cases(b: HistoryBuilder, folder: Path) -> list[Case]:
     b.send(0, 0, 1, 0)
     meta = b.write(folder)
-    return unserved(folder, meta)
+    return unserved(folder, meta, void=False)
 
 
 def test_a_key_that_the_cluster_did_not_serve_is_one_case(tmp_path: Path) -> None:
@@ -51,6 +51,13 @@ def test_a_key_deleted_on_purpose_is_none(tmp_path: Path) -> None:
     b.scan(0, [], complete=False, reason="cluster")
     b.send(0, 0, 1, 0)
     meta = b.write(tmp_path / "h")
-    assert unserved(tmp_path / "h", meta) == []
+    assert unserved(tmp_path / "h", meta, void=False) == []
     kept = replace(meta, keys=tuple(replace(key, deleted=False) for key in meta.keys))
-    assert len(unserved(tmp_path / "h", kept)) == 1
+    assert len(unserved(tmp_path / "h", kept, void=False)) == 1
+
+
+def test_what_was_destroyed_nobody_can_serve(tmp_path: Path) -> None:
+    b = HistoryBuilder()
+    b.scan(0, [], RAW, complete=False, reason="cluster")
+    meta = b.write(tmp_path / "h")
+    assert unserved(tmp_path / "h", meta, void=True) == [Case("unavailable-after-heal", 1, 0, False, key=0, offset=0)]
