@@ -84,25 +84,27 @@ class Generated:
         }
 
 
-def generate(seed: int, cases: int) -> Generated:
+def generate(seed: int | str, cases: int) -> Generated:
     drawn = tuple(draw(Random(f"{seed}/{case}")) for case in range(cases))
     return union(drawn)
 
 
 def union(drawn: Sequence[History]) -> Generated:
-    moved = [_moved(history, case) for case, history in enumerate(drawn)]
+    apart = [moved(history, case) for case, history in enumerate(drawn)]
     tables = tables_of(
-        [row for history in moved for row in history.ops],
-        [row for history in moved for row in history.mops],
-        [row for history in moved for row in history.coverage],
+        [row for history in apart for row in history.ops],
+        [row for history in apart for row in history.mops],
+        [row for history in apart for row in history.coverage],
     )
     for name, part in (("ops", "ops"), ("mops", "mops"), ("coverage", "coverage")):
-        numbers = [case for case, history in enumerate(moved) for _ in getattr(history, part)]
+        numbers = [case for case, history in enumerate(apart) for _ in getattr(history, part)]
         tables[name] = tables[name].append_column("case", pa.array(numbers, pa.int32()))
     return Generated(tuple(drawn), tables, meta(len(drawn)), tuple(judge(each) for each in drawn))
 
 
-def _moved(history: History, case: int) -> History:
+def moved(history: History, case: int) -> History:
+    """As it stands in the union."""
+
     def key(each: int) -> int:
         return each if each == -1 else each + case * KEYS_PER_CASE
 
