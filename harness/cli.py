@@ -7,19 +7,19 @@ a file whose path is printed; ``--debug`` shows it instead.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
-import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import metadata
-from types import FrameType
 from typing import NoReturn
 
 from harness.commands import check, doctor, explain, run, runs, synth
 from harness.exits import Exit, UsageError
+from harness.interrupts import interrupt_on_signals
 
 _EPILOG = """\
 exit codes:
@@ -67,32 +67,29 @@ def _version() -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = False
     try:
+        interrupt_on_signals()
         options = parser().parse_args(given)
-    except SystemExit as end:
+        debug = options.debug
+        code = int(options.execute(options))
+        sys.stdout.flush()  # here, where a full disk or a closed pipe still has an exit code
+        return code
+    except SystemExit as end:  # argparse
         return end.code if isinstance(end.code, int) else Exit.USAGE
-    _interrupt_on_terminate()
-    try:
-        return int(options.execute(options))
     except KeyboardInterrupt:
         _say("interrupted")
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_stdout()  # whoever read our output has gone
         return Exit.HARNESS
     except Exception as error:  # noqa: BLE001 - the outermost border: every end has its exit code
-        return _failed(error, debug=options.debug)
+        return _failed(error, debug=debug)
 
 
-def _interrupt_on_terminate() -> None:
-    """A CI job that is cancelled gets the same orderly end as Ctrl-C."""
-
-    def interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
-    with suppress(ValueError):  # not the main thread: whoever called us has signals in hand
-        signal.signal(signal.SIGTERM, interrupt)
+def _forget_stdout() -> None:
+    """Python would complain once more when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _failed(error: Exception, *, debug: bool) -> int:
@@ -103,17 +100,51 @@ def _failed(error: Exception, *, debug: bool) -> int:
     if isinstance(error, (UsageError, PlanError, HistoryError)):
         _say(str(error))
         return Exit.USAGE
-    trace = "".join(traceback.format_exception(error))
     if debug:
-        print(trace, end="", file=sys.stderr)
+        traceback.print_exception(error)
         return Exit.HARNESS
-    handle, path = tempfile.mkstemp(prefix="tidemark-failure-", suffix=".log")
-    with os.fdopen(handle, "w") as log:
-        log.write(trace)
-    first, *_ = str(error).splitlines() or [""]
-    _say(f"failed: {first or type(error).__name__}")
-    _say(f"the traceback is in {path}; --debug shows it here")
+    told = _told(error)
+    for each in told:
+        _say(f"failed: {each}")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        _say("make room on that disk, or let runs be stored on another: --store DIR or TIDEMARK_STORE")
+        with suppress(OSError):
+            sys.stdout.flush()
+            return Exit.HARNESS
+        _forget_stdout()  # it is standard output that is full
+    elif not told:
+        _say(f"failed: {next(iter(str(error).splitlines()), '') or type(error).__name__}")
+        _say(_kept("".join(traceback.format_exception(error))))
     return Exit.HARNESS
+
+
+def _told(error: BaseException | None) -> list[str]:
+    """What is wrong outside of Tidemark is told in full and needs no traceback; the first cause comes first."""
+    from checkers.java import JavaError
+    from harness.fleet.base import FleetError
+    from harness.pool import WorkerError
+    from harness.run import SealError
+    from nemesis.control import ControlError
+
+    told: list[str] = []
+    while error is not None:
+        if isinstance(error, (JavaError, FleetError, ControlError, WorkerError, SealError)):
+            told.insert(0, str(error))
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and not told:
+            told.insert(0, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
+        error = None if error.__suppress_context__ else error.__context__
+    return told
+
+
+def _kept(trace: str) -> str:
+    """Keep a traceback in a file; where it is."""
+    try:
+        handle, path = tempfile.mkstemp(prefix="tidemark-failure-", suffix=".log")
+        with os.fdopen(handle, "w") as log:
+            log.write(trace)
+    except OSError as error:
+        return f"the traceback cannot be kept ({error.strerror}); --debug shows it here"
+    return f"the traceback is in {path}; --debug shows it here"
 
 
 def _say(message: str) -> None:

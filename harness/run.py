@@ -1,8 +1,8 @@
 """One run, on one screen: plan → up → load → faults → heal → recover → final scans → seal → check → report.
 
 Whatever happens, what was recorded is sealed and nothing is left running: each stage undoes itself on the
-way out. Ctrl-C ends the load early; the run is then sealed as interrupted and not judged. A second one ends
-the waiting for clients as well.
+way out. Ctrl-C ends the run early; it is then sealed as interrupted and not judged. A second one ends the
+healing and waiting as well. While sealing, it takes two to give up, and then the journal is still there.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harness.clients.registry import producer_settings
+from harness.eventlog import EventLog
 from harness.events import EventStream, Handler
 from harness.fleet.loopback import LoopbackFleet
+from harness.interrupts import Interrupts
 from harness.keys import Keys, topic_settings
 from harness.plan import Plan
 from harness.planfile import dump
@@ -39,43 +41,58 @@ class Recorded:
 
     run: Run
     interrupted: bool
+    """Whether a person wants no more of it. The recording may be whole all the same: ``Meta.interrupted``."""
+
+
+class SealError(Exception):
+    """The journal could not become a history. It is still there; the message says what to do."""
 
 
 def record(plan: Plan, store: RunStore, handlers: list[Handler]) -> Recorded:
     """Do everything up to the sealed history."""
     plan = plan if plan.seed else replace(plan, seed=Seed.drawn().value)
-    run = store.create(plan.name, plan.seed)
-    run.claim()
-    started_ns = time.monotonic_ns()
-    stream = EventStream(started_ns)
-    events: list[RecordedEvent] = []
-    stream.subscribe(lambda event: events.append(event) if isinstance(event, RecordedEvent) else None)
-    for handler in handlers:
-        stream.subscribe(handler)
-    keys = Keys.of(plan, run.id)
-    meta = _meta(plan, run, keys)
-    for folder in (run.journal, run.logs):
-        folder.mkdir(exist_ok=True)
-    run.plan.write_text(dump(plan))
-    meta.write(run.meta)
-    interrupted = False
-    pool = WorkerPool(plan, run, keys, started_ns, stream)
+    with Interrupts() as interrupts:
+        run = store.create(plan.name, plan.seed)
+        started_ns = time.monotonic_ns()
+        keys = Keys.of(plan, run.id)
+        run.plan.write_text(dump(plan))
+        _meta(plan, run, keys).write(run.meta)
+        stream = EventStream(started_ns)
+        events = EventLog(run.journal, run.id, plan.clients.workers + 1, started_ns)
+        stream.subscribe(events)
+        for handler in handlers:
+            stream.subscribe(handler)
+        pool = WorkerPool(plan, run, keys, started_ns, stream)
+        whole = False
+        try:
+            with interrupts.allowed():
+                _drive(plan, run, keys, pool, stream)
+            whole = True
+        except KeyboardInterrupt:
+            pass  # what was recorded until now is sealed as it is
+        finally:
+            _phase(stream, "seal")
+            _seal(run, replace(Meta.read(run.meta), interrupted=not whole, retries=pool.retries), events)
+        shutil.rmtree(run.folder / "data", ignore_errors=True)
+        return Recorded(run, interrupts.seen)
+
+
+def _seal(run: Run, meta: Meta, events: EventLog) -> None:
+    events.close()
     try:
-        meta = _drive(plan, run, keys, meta, pool, stream)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        meta = replace(meta, interrupted=interrupted, retries=pool.retries)
         meta.write(run.meta)
-        _phase(stream, "seal")
-        seal(run.journal, run.history, meta, events=events)
+        seal(run.journal, run.history, meta, events=events.kept)
         run.drop_journal()
+    except OSError as error:
+        raise SealError(
+            f"the recording in {run.folder} cannot be sealed: {error.strerror or error}. Its journal is whole: "
+            f"make room, then seal and judge it with: tidemark check {run.folder}"
+        ) from error
+    finally:
         run.release()
-    shutil.rmtree(run.folder / "data", ignore_errors=True)
-    return Recorded(run, interrupted)
 
 
-def _drive(plan: Plan, run: Run, keys: Keys, meta: Meta, pool: WorkerPool, stream: EventStream) -> Meta:
+def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStream) -> None:
     with ExitStack() as undo:
         fleet = undo.enter_context(LoopbackFleet())
         target = make_target(plan.target, logs=run.logs, data=run.folder / "data", fleet=fleet)
@@ -84,8 +101,7 @@ def _drive(plan: Plan, run: Run, keys: Keys, meta: Meta, pool: WorkerPool, strea
         target.start()
         for topic in keys.topics:
             target.create_topic(topic, plan.topic)
-        meta = replace(meta, versions=target.versions())
-        meta.write(run.meta)
+        replace(Meta.read(run.meta), versions=target.versions()).write(run.meta)
         watcher = ClusterWatcher(target.view, stream.emit, keys.number)
         watcher.start()
         undo.callback(watcher.stop)
@@ -105,7 +121,6 @@ def _drive(plan: Plan, run: Run, keys: Keys, meta: Meta, pool: WorkerPool, strea
         await_healthy(target.view, plan.recovery_s, stream.emit)
         _phase(stream, "final scans")
         pool.scan(target.bootstrap, plan.recovery_s)
-    return meta
 
 
 def _nemesis(plan: Plan, target: Target, keys: Keys, stream: EventStream) -> Nemesis:

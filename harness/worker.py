@@ -6,7 +6,8 @@ thread; librdkafka works outside of Python's lock.
 Protocol. Standard output carries JSON lines with running totals, every half second, and a last one with
 ``"done": true``. A line ``stop`` on standard input, its end, or SIGTERM: the clients finish what they are doing,
 within the grace of the spec; what is open then is journalled as unknown, and the worker ends. SIGINT is ignored: a person's
-Ctrl-C reaches the runner, and the runner decides. A thread that fails ends the worker with its traceback.
+Ctrl-C reaches the runner, and the runner decides. A thread that fails ends the worker; the last line says why, and
+standard error has the traceback.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from harness.final import FinalScans
 from harness.worker_spec import FINAL, WorkerSpec
 from harness.workloads import log
 from harness.workloads.base import Context, KeySpace, LogicalClient, Tally, TokenBucket
+from histories.errors import HistoryError
 from histories.journal import JournalWriter
 
 REPORT_EVERY_S: Final = 0.5
@@ -40,14 +42,21 @@ WORKLOADS: Final[dict[str, Callable[[Context], Sequence[LogicalClient]]]] = {"lo
 
 @dataclass
 class Crashes:
-    """Tracebacks of threads that ended with an exception."""
+    """Why threads ended with an exception: one line each. The tracebacks are in the worker's log."""
 
     patience: Patience
     texts: list[str] = field(default_factory=list)
+    closed: bool = False
+    """The journal is closed: a thread that is still busy and finds it so has not failed."""
 
     def hook(self, failure: threading.ExceptHookArgs) -> None:
-        lines = traceback.format_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
-        self.texts.append("".join(lines))
+        if self.closed:
+            return
+        if issubclass(failure.exc_type, HistoryError):  # the journal cannot be written; that is a message, not a bug
+            self.texts.append(str(failure.exc_value))
+        else:
+            self.texts.append(traceback.format_exception_only(failure.exc_type, failure.exc_value)[-1].strip())
+        traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
         self.patience.stop()
 
 
@@ -81,6 +90,7 @@ def run(spec: WorkerSpec, patience: Patience, out: IO[str]) -> int:
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
     # A thread that is still busy finds the journal closed: its open operation is unknown when sealed.
+    crashes.closed = True
     journal.close()
     _report(out, clients, patience, done=True, error=crashes.texts[0] if crashes.texts else None)
     return 1 if crashes.texts else 0

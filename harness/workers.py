@@ -25,7 +25,7 @@ class WorkerResult:
     worker: int
     tally: Tally
     error: str | None
-    """Why it did not end well: a traceback, or what the operating system says. None: it did."""
+    """Why it did not end well, and where its log is. None: it did."""
 
 
 class WorkerHandle:
@@ -107,11 +107,14 @@ class WorkerHandle:
 
     def result(self) -> WorkerResult:
         """How it ended; call after :meth:`join`."""
-        error = self._error
-        if error is None and not self._done:
-            lines = self._log.read_text(errors="replace").splitlines()[-30:]
-            error = "\n".join([f"worker {self.worker} ended with exit code {self._process.returncode}", *lines])
-        return WorkerResult(self.worker, self._tally, error)
+        if self._done and self._error is None:
+            return WorkerResult(self.worker, self._tally, None)
+        reason = self._error or self._last_words()
+        return WorkerResult(self.worker, self._tally, f"worker {self.worker} failed: {reason}\nits log: {self._log}")
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return f"it ended with exit code {self._process.returncode}" + (f": {lines[-1]}" if lines else "")
 
 
 def total(tallies: Sequence[Tally]) -> Tally:

@@ -82,8 +82,14 @@ class Meta:
     """Rows of each table, written by sealing."""
 
     def write(self, path: Path) -> None:
+        """By rename: a full disk or a kill leaves what was there before, never half of it."""
         document = {"format": FORMAT, **asdict(self)}
-        path.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+        fresh = path.with_name(f".{path.name}.fresh")
+        try:
+            fresh.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+            fresh.replace(path)
+        finally:
+            fresh.unlink(missing_ok=True)
 
     @staticmethod
     def read(path: Path) -> Meta:

@@ -72,7 +72,19 @@ def seal_leftover(run_folder: Path) -> Meta:
     if not run.meta.exists():
         raise HistoryError(f"{run_folder}: no meta.json, so this is not the folder of a run")
     meta = replace(Meta.read(run.meta), interrupted=True)
-    return seal(run.journal, run.history, meta)
+    try:
+        run.claim()  # so that two do not seal it at once
+        try:
+            sealed = seal(run.journal, run.history, meta)
+        finally:
+            run.release()
+    except OSError as error:
+        raise HistoryError(
+            f"{run_folder}: cannot be sealed: {error.strerror or error}; make room, and check it again"
+        ) from None
+    # The brokers' data, which the run would have deleted. The journal stays: it is all the dead have left.
+    shutil.rmtree(run_folder / "data", ignore_errors=True)
+    return sealed
 
 
 def _readers(journal_dir: Path, meta: Meta) -> list[JournalReader]:

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,6 +28,17 @@ from histories.meta import Meta
 
 LATEST: Final = "latest"
 _ID: Final = re.compile(r"(\d{8}-\d{6})-(.+)-[0-9a-f]{4}")
+
+
+def _parsed(run_id: str) -> tuple[datetime, str] | None:
+    """When a run began and the name of its plan; None: not the name of a run's folder."""
+    match = _ID.fullmatch(run_id)
+    if match is None:
+        return None
+    try:
+        return datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC), match[2]
+    except ValueError:
+        return None
 
 
 class State(StrEnum):
@@ -103,8 +115,10 @@ class Run:
         """The process that is at work in this folder."""
         try:
             pid, began = self.pid.read_text().split()
-            alive = abs(psutil.Process(int(pid)).create_time() - float(began)) < 1
-        except (FileNotFoundError, ValueError, psutil.NoSuchProcess):
+            process = psutil.Process(int(pid))
+            # A dead process whose parent has not looked yet still has its number.
+            alive = abs(process.create_time() - float(began)) < 1 and process.status() != psutil.STATUS_ZOMBIE
+        except (OSError, ValueError, psutil.NoSuchProcess):
             return None
         return int(pid) if alive else None
 
@@ -133,10 +147,10 @@ class Run:
         shutil.rmtree(self.journal, ignore_errors=True)
 
     def summary(self) -> RunSummary:
-        match = _ID.fullmatch(self.id)
-        assert match is not None
-        started = datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=UTC)
-        return RunSummary(self.id, match[2], self._seed(), started, self.state, self._verdict())
+        named = _parsed(self.id)
+        assert named is not None, "only folders with such names are listed"
+        started, plan = named
+        return RunSummary(self.id, plan, self._seed(), started, self.state, self._verdict())
 
     def _seed(self) -> int | None:
         try:
@@ -147,7 +161,7 @@ class Run:
     def _verdict(self) -> str | None:
         try:
             report = json.loads(self.report_json.read_text())
-        except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
+        except (OSError, ValueError):
             return None
         verdict = report.get("verdict") if isinstance(report, dict) else None
         return verdict if isinstance(verdict, str) else None
@@ -166,22 +180,29 @@ class RunStore:
         """A new run, claimed by this process, with a first meta.json that the runner completes."""
         now = (now or datetime.now(UTC)).astimezone(UTC)
         plan = re.sub(r"[^a-z0-9_.]+", "-", Path(plan_name).name.removesuffix(".toml").lower()).strip("-.") or "plan"
-        self.root.mkdir(parents=True, exist_ok=True)
-        while True:
-            run_id = f"{now:%Y%m%d-%H%M%S}-{plan}-{secrets.token_hex(2)}"
-            run = Run(run_id, self.root / run_id)
-            try:
-                run.folder.mkdir()
-            except FileExistsError:
-                continue
-            break
-        run.claim()
-        run.journal.mkdir()
-        run.logs.mkdir()
-        started_at = now.isoformat(timespec="seconds")
-        Meta(run_id, "run", keys=(), topics={}, producers=(), seed=seed, started_at=started_at).write(run.meta)
-        self._point_latest(run_id)
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            run = self._new(f"{now:%Y%m%d-%H%M%S}-{plan}")
+            run.claim()
+            run.journal.mkdir()
+            run.logs.mkdir()
+            started_at = now.isoformat(timespec="seconds")
+            Meta(run.id, "run", keys=(), topics={}, producers=(), seed=seed, started_at=started_at).write(run.meta)
+            self._point_latest(run.id)
+        except OSError as error:
+            raise HistoryError(
+                f"{self.root}: no run can be stored there: {error.strerror or error}; name a folder that can be "
+                "written, by --store DIR or TIDEMARK_STORE"
+            ) from None
         return run
+
+    def _new(self, stem: str) -> Run:
+        while True:
+            run_id = f"{stem}-{secrets.token_hex(2)}"
+            run = Run(run_id, self.root / run_id)
+            with suppress(FileExistsError):
+                run.folder.mkdir()
+                return run
 
     def get(self, name: str) -> Run:
         """By id, by ``latest``, or by the beginning of an id that no other run shares."""
@@ -209,7 +230,10 @@ class RunStore:
             raise HistoryError(f"{run.folder}: leads out of the store {self.root}; nothing was deleted")
         if run.running is not None:
             raise HistoryError(f"{run.id}: still running (process {run.running}); end it before deleting it")
-        shutil.rmtree(run.folder)
+        try:
+            shutil.rmtree(run.folder)
+        except OSError as error:
+            raise HistoryError(f"{run.folder}: cannot be deleted: {error.filename}: {error.strerror}") from None
         remaining = self._ids()
         latest = self.root / LATEST
         if latest.is_symlink() and not latest.exists():
@@ -222,13 +246,16 @@ class RunStore:
         return Run(run_id, self.root / run_id)
 
     def _ids(self) -> list[str]:
-        if not self.root.is_dir():
+        try:
+            paths = list(self.root.iterdir())
+        except FileNotFoundError:
             return []
-        return sorted(
-            path.name
-            for path in self.root.iterdir()
-            if _ID.fullmatch(path.name) and path.is_dir() and path.name != LATEST
-        )
+        except OSError as error:
+            raise HistoryError(
+                f"{self.root}: no store of runs: {error.strerror or error}; name another by --store DIR or "
+                "TIDEMARK_STORE"
+            ) from None
+        return sorted(path.name for path in paths if _parsed(path.name) and path.is_dir())
 
     def _point_latest(self, run_id: str) -> None:
         # A name of its own for each attempt: two runs that begin together must not meet in it.

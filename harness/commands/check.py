@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from checkers.result import Judgement
     from harness.commands.sources import Source
     from histories.store import RunStore
+
+
+_MASTER = re.compile(r"local(\[([1-9]\d*|\*)(,\s*[1-9]\d*)?\])?|spark://[^\s:/]+:\d+(,[^\s:/]+:\d+)*|yarn|k8s://\S+")
 
 
 def add(commands: Any) -> None:
@@ -69,6 +73,12 @@ def execute(options: argparse.Namespace) -> int:
 
     if options.html and len(options.paths) > 1:
         raise UsageError(f"--html {options.html}: one page is of one history, and {len(options.paths)} are given")
+    if options.html and (options.html.is_dir() or not options.html.parent.is_dir()):
+        raise UsageError(f"--html {options.html}: cannot be written: it is a folder, or its folder is not there")
+    if options.master is not None and not _MASTER.fullmatch(options.master):
+        raise UsageError(
+            f"--master {options.master}: expected local, local[N], local[*], spark://HOST:PORT, yarn or k8s://HOST:PORT"
+        )
     request = Request(
         options.master,
         None if options.only is None else only_names(options.only),
@@ -125,14 +135,13 @@ class Checking:
         try:
             with opened(path, self._store) as source:
                 judgement = self._about(source, self._judge(source))
-                self._keep(source, judgement)
+                kept = self._keep(source, judgement)
         except HistoryError as error:
-            for line in str(error).splitlines():
-                print(f"tidemark: {line}", file=sys.stderr)
+            _say(str(error))
             self._write({"path": path, "error": str(error)})
             return Exit.USAGE
         self._write(judgement.document())
-        return judgement.verdict.exit_code
+        return worst([judgement.verdict.exit_code, *([] if kept else [Exit.HARNESS])])
 
     def _judge(self, source: Source) -> Judgement:
         from checkers.judge import judge
@@ -168,28 +177,49 @@ class Checking:
         if sys.stderr.isatty():
             print(f"\x1b[2K\r{label}: {what} …", end="\r", file=sys.stderr, flush=True)
 
-    def _keep(self, source: Source, judgement: Judgement) -> None:
-        """Print the summary, and write the page that was asked for and the reports of a stored run."""
+    def _keep(self, source: Source, judgement: Judgement) -> bool:
+        """Print the summary, and write the page that was asked for and the reports of a stored run. False: not all
+        could be written. That takes nothing from the verdict, which is said first."""
         from harness.report import html, terminal
         from harness.report.words import replay_command
 
         replay = replay_command(judgement, source.run.folder if source.run else None)
         pages = [self._request.html] if self._request.html else []
+        writes: list[tuple[Path, Callable[[Path], object]]] = []
         whole = self._request.only is None and self._request.promises is None
         if source.run is not None and whole:
-            document = json.dumps(judgement.document(), ensure_ascii=False)
-            source.run.report_json.write_text(document + "\n", encoding="utf-8")
             pages.append(source.run.report_html)
-        for each in pages:
-            try:
-                html.write(judgement, each, replay=replay)
-            except OSError as error:
-                raise UsageError(f"{each}: cannot be written: {error.strerror}") from None
+            document = json.dumps(judgement.document(), ensure_ascii=False) + "\n"
+            writes.append((source.run.report_json, lambda path: path.write_text(document, encoding="utf-8")))
+        writes += [(each, lambda path: html.write(judgement, path, replay=replay)) for each in pages]
+        failures = [failure for path, write in writes if (failure := _replaced(path, write))]
         if sys.stderr.isatty():
             print("\x1b[2K", end="\r", file=sys.stderr, flush=True)
         if not self._request.quiet:
-            terminal.print_summary(judgement, report=pages[0] if pages else None, replay=replay)
+            terminal.print_summary(judgement, report=pages[0] if pages and not failures else None, replay=replay)
+        for each in failures:
+            _say(each)
+        return not failures
 
     def _write(self, document: dict[str, Any]) -> None:
         if self._output is not None:
             print(json.dumps(document, ensure_ascii=False), file=self._output, flush=True)
+
+
+def _replaced(path: Path, write: Callable[[Path], object]) -> str | None:
+    """Write beside it and rename: whoever looks, or kills us, never finds half a report. Why it failed, or None."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    try:
+        write(unfinished)
+        unfinished.replace(path)
+    except OSError as error:
+        return f"{path}: cannot be written: {error.strerror or error}"
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+    return None
+
+
+def _say(message: str) -> None:
+    for line in message.splitlines():
+        print(f"tidemark: {line}", file=sys.stderr)

@@ -73,6 +73,7 @@ def _run(plan: Plan, options: argparse.Namespace) -> int:
     if recorded.interrupted:
         print(f"tidemark: interrupted; sealed but not judged. Judge it with: tidemark check {folder}", file=sys.stderr)
         return Exit.INTERRUPTED
+    print(f"recorded in {folder}; judging it", file=sys.stderr, flush=True)
     request = Request(master=None, only=None, promises=None, html=None, quiet=options.json)
     with ExitStack() as cleanup:
         return Checking(request, store, sys.stdout if options.json else None, cleanup).all([str(folder)])

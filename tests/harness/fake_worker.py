@@ -7,10 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from harness import worker
 from harness.clients.base import Burst, ProducerConfig, TopicPartition
 from harness.clients.registry import LIBRARIES
+from harness.worker_spec import FINAL, WorkerSpec
 from tests.harness.fake_clients import FakeLibrary, FakeProducer
 
 
@@ -51,6 +53,9 @@ class BrokenLibrary(FakeLibrary):
 
 if __name__ == "__main__":
     kinds: dict[str, type[FakeLibrary]] = {"fake": FakeLibrary, "stuck": StuckLibrary, "broken": BrokenLibrary}
+    # In a whole run the fakes go by the name of the default; HOLD_SCANS lets its final scans never end.
+    scanning = "HOLD_SCANS" in os.environ and WorkerSpec.read(Path(sys.argv[1])).mode == FINAL
+    kinds["librdkafka"] = StuckLibrary if scanning else FakeLibrary
     for name, kind in kinds.items():
         LIBRARIES[name] = lambda _bootstrap, kind=kind: kind(time.monotonic_ns)  # type: ignore[misc]
     os._exit(worker.main(sys.argv[1:]))
