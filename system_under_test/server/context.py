@@ -11,10 +11,11 @@ from system_under_test.failpoints import Failpoints
 from system_under_test.world import World
 
 if TYPE_CHECKING:
-    from system_under_test.controller import Controller
+    from system_under_test.controller.controller import Controller
     from system_under_test.metadata.cache import MetadataCache
     from system_under_test.replication.replica_manager import ReplicaManager
     from system_under_test.storage.log_manager import LogManager
+    from system_under_test.zookeeper.configs import Configs
     from system_under_test.zookeeper.topics import TopicStore
 
 
@@ -32,4 +33,5 @@ class BrokerContext:
     metadata: MetadataCache
     replicas: ReplicaManager
     topics: TopicStore
+    configs: Configs
     controller: Controller
