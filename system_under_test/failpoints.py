@@ -41,6 +41,7 @@ POINTS: dict[str, str] = {
     "follower.fetch": "a follower is about to send a Fetch to its leader (peer)",
     "follower.before_append": "a follower got records and has not appended them yet",
     "isr.change.sent": "a leader is about to write a changed ISR to ZooKeeper",
+    "isr.change.written": "ZooKeeper has a changed ISR, and the leader that wrote it does not know that yet",
     "leader-and-isr.received": "a LeaderAndIsr request has arrived and is not applied yet (peer: the controller)",
     "controller.elected": "a broker has become controller and has not sent anything yet",
     "controller.before_state_write": "the controller is about to write a partition's state to ZooKeeper",

@@ -1,0 +1,158 @@
+"""Fetch on a leader: reads for followers and consumers, and the wait for ``min_bytes``.
+
+A follower's fetch is its acknowledgement of everything before the offset that it asks for, and is counted when it
+arrives, not when it is answered. Each fetch of a follower is checked for divergence (see :mod:`truncation`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from system_under_test.protocol.errors import ApiError, ErrorCode
+from system_under_test.protocol.fetch_response import EpochEndOffset, LeaderIdAndEpoch, PartitionData
+from system_under_test.replication.delayed import DelayedOperation
+from system_under_test.replication.partition import NO_EPOCH, Leadership, Partition
+from system_under_test.replication.truncation import diverges
+from system_under_test.types import TopicPartition
+
+NO_TOPIC_ID = uuid.UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchParams:
+    replica_id: int
+    """-1 for consumers; below that for debugging ones."""
+    broker_epoch: int
+    max_wait_s: float
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool
+
+    @property
+    def is_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+@dataclass(slots=True)
+class FetchPartition:
+    """What is asked of one partition. Kept in fetch sessions, and changed there by later requests."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
+    error: ErrorCode = ErrorCode.none
+    """Known before anything is read: the topic id is not known."""
+
+
+def failed(asked: FetchPartition, code: ErrorCode, partition: Partition | None) -> PartitionData:
+    leader = None
+    if partition is not None and code in (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch):
+        leader = LeaderIdAndEpoch(partition.leader_id, partition.leader_epoch)
+    return PartitionData(asked.topic_partition.partition, code, current_leader=leader)
+
+
+def check(partition: Partition, params: FetchParams, asked: FetchPartition) -> PartitionData | None:
+    """Raise what forbids this fetch. The answer, if the logs diverge; None if it can be read."""
+    partition.leading(asked.current_leader_epoch)
+    if asked.topic_id != NO_TOPIC_ID and partition.topic_id not in (None, asked.topic_id):
+        raise ApiError(ErrorCode.inconsistent_topic_id)
+    if asked.last_fetched_epoch != NO_EPOCH:
+        end = partition.end_of_epoch(asked.last_fetched_epoch)
+        if end.is_undefined or asked.fetch_offset < partition.log.start_offset:
+            raise ApiError(ErrorCode.offset_out_of_range)
+        if diverges(end, asked.last_fetched_epoch, asked.fetch_offset):
+            log = partition.log
+            return PartitionData(
+                asked.topic_partition.partition,
+                ErrorCode.none,
+                log.high_watermark,
+                partition.last_stable_offset,
+                log.start_offset,
+                aborted=_aborted(params),
+                diverging_epoch=EpochEndOffset(end.epoch, end.end_offset),
+            )
+    partition.check_range(asked.fetch_offset)
+    return None
+
+
+def read(
+    partition: Partition, params: FetchParams, asked: FetchPartition, max_bytes: int, at_least_one: bool
+) -> PartitionData:
+    log = partition.log
+    up_to = partition.readable_end(params.is_follower)
+    records = b""
+    if asked.fetch_offset < up_to and (max_bytes > 0 or at_least_one):
+        records = log.read(asked.fetch_offset, max_bytes, up_to, at_least_one=at_least_one)
+    return PartitionData(
+        asked.topic_partition.partition,
+        ErrorCode.none,
+        log.high_watermark,
+        partition.last_stable_offset,
+        log.start_offset,
+        aborted=_aborted(params),
+        records=records,
+    )
+
+
+def _aborted(params: FetchParams) -> tuple[()] | None:
+    return () if params.read_committed else None
+
+
+Answers = list[PartitionData]
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until enough bytes have come, or one of its partitions cannot be read any more."""
+
+    __slots__ = ("_answer", "_is_follower", "_missing_bytes", "_read", "_seen")
+
+    def __init__(
+        self,
+        params: FetchParams,
+        found: list[Partition],
+        readable_bytes: int,
+        read_again: Callable[[], Answers],
+    ) -> None:
+        self._is_follower = params.is_follower
+        self._missing_bytes = params.min_bytes - readable_bytes
+        self._seen: dict[TopicPartition, tuple[Partition, Leadership, int]] = {}
+        for partition in found:
+            leadership = partition.leading()
+            self._seen[partition.topic_partition] = (partition, leadership, self._counter(leadership))
+        self._read = read_again
+        self._answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+
+    @property
+    def answer(self) -> asyncio.Future[Answers]:
+        return self._answer
+
+    @property
+    def keys(self) -> tuple[TopicPartition, ...]:
+        return tuple(self._seen)
+
+    def _counter(self, leadership: Leadership) -> int:
+        return leadership.appended_bytes if self._is_follower else leadership.committed_bytes
+
+    def try_complete(self, key: TopicPartition) -> bool:
+        partition, leadership, before = self._seen[key]
+        if partition.leadership is not leadership:
+            return True  # another epoch, or no leader any more: the answer says so
+        count = self._counter(leadership)
+        if count > before:
+            self._missing_bytes -= count - before
+            self._seen[key] = (partition, leadership, count)
+        return self._missing_bytes <= 0
+
+    def on_complete(self) -> None:
+        if not self._answer.done():
+            self._answer.set_result(self._read())
+
+    def on_expire(self) -> None:
+        self.on_complete()
