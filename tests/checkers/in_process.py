@@ -53,10 +53,10 @@ def collect(spark: SparkSession, folder: Path, meta: Meta, override: PromiseOver
     return Collected(history, transactions, rows_of(history, transactions=transactions).toArrow())
 
 
-def check(collected: Collected, rows: pa.Table) -> list[Row]:
-    """Everything that the checks say of the rows as one partition."""
+def check(collected: Collected, parts: Iterable[pa.Table]) -> list[list[Row]]:
+    """Everything that the checks say of the rows of each partition."""
     run = checker(collected.history, most=None, transactions=collected.transactions)
-    return [row for batch in run(iter(rows.to_batches())) for row in batch.to_pylist()]
+    return [[row for batch in run(iter(rows.to_batches())) for row in batch.to_pylist()] for rows in parts]
 
 
 def cases_of(found: Iterable[Row]) -> dict[str, Cases]:
