@@ -14,10 +14,20 @@ def add(commands: Any) -> None:
         description="Who sent a value, who acknowledged it, where it lay, who read it, which faults were in force.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's id or folder, 'latest', a sealed history or a Jepsen file")
-    parser.add_argument("value", metavar="VALUE", type=int, help="the value, as the findings name it")
+    parser.add_argument("value", metavar="VALUE", type=_value, help="the value, as the findings name it")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--store", metavar="DIR", help="where runs are kept; default: $TIDEMARK_STORE, else ./runs")
     parser.set_defaults(execute=execute)
+
+
+def _value(text: str) -> int:
+    value = int(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(text)
+    return value
+
+
+_value.__name__ = "64-bit whole number"  # argparse names the function in "invalid … value"
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -25,9 +35,11 @@ def execute(options: argparse.Namespace) -> int:
 
     from harness.commands.sources import opened
     from harness.report.explain import explain, rendered
+    from histories.read import open_history
     from histories.store import RunStore
 
     with opened(options.run, RunStore.locate(options.store)) as source:
+        open_history(source.history)  # what is no history is said as such
         told = explain(source.history, options.value)
     if options.json:
         print(json.dumps(told.document(), ensure_ascii=False))

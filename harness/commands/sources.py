@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import stat
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -30,7 +32,7 @@ class Source:
             return None
         try:
             name = tomllib.loads(self.run.plan.read_text(encoding="utf-8")).get("name")
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
             return None
         return None if name is None else str(name)
 
@@ -38,17 +40,35 @@ class Source:
 @contextmanager
 def opened(given: str, store: RunStore) -> Iterator[Source]:
     """Find the history that is meant. An imported one is gone afterwards; a run that died is sealed first."""
-    path = Path(given)
-    if path.is_file():
-        with _imported(path) as folder:
+    kind = _kind(given)
+    if kind == stat.S_IFREG:
+        with _imported(Path(given)) as folder:
             yield Source(given, folder)
-    elif path.is_dir():
-        yield _folder(given, path)
-    elif path.exists() or "/" in given:
-        raise HistoryError(f"{given}: no such file or folder")
+    elif kind == stat.S_IFDIR:
+        yield _folder(given, Path(given))
     else:
-        run = store.get(given)
-        yield _folder(given, run.folder)
+        yield _folder(given, store.get(given).folder)
+
+
+def _kind(given: str) -> int | None:
+    """A file, a folder, or None: then it may be the id of a run."""
+    if not given:
+        raise HistoryError("an empty path: expected a run's id or folder, a sealed history or a Jepsen file")
+    try:
+        kind = stat.S_IFMT(os.stat(given).st_mode)
+    except FileNotFoundError:
+        if "/" in given:
+            raise HistoryError(f"{given}: no such file or folder") from None
+        return None
+    except OSError as error:
+        raise HistoryError(f"{_short(given)}: cannot be read: {error.strerror}") from None
+    if kind not in (stat.S_IFREG, stat.S_IFDIR):
+        raise HistoryError(f"{given}: neither a file nor a folder")
+    return kind
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= 100 else f"{path[:100]}…"
 
 
 def _folder(label: str, folder: Path) -> Source:
@@ -70,7 +90,10 @@ def _imported(path: Path) -> Iterator[Path]:
 
     folder = Path(tempfile.mkdtemp(prefix="tidemark-import-"))
     try:
-        import_jepsen(path, folder / "history")
+        try:
+            import_jepsen(path, folder / "history")
+        except OSError as error:
+            raise HistoryError(f"{path}: cannot be imported: {error}") from None
         yield folder / "history"
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -69,22 +72,43 @@ _positive.__name__ = "positive whole number"
 def execute(options: argparse.Namespace) -> int:
     inject = injections(options.inject)
     out: Path = options.out
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {out}: is already there; name a new folder or file")
+    try:
+        if not _is_new(out):
+            raise UsageError(f"--out {out}: is already there; name a new folder or file")
+        count = _made(options, out, inject)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise UsageError(f"--out {out}: cannot be written: {error.strerror or error}") from None
+    print(f"{out}: {count} operations", file=sys.stderr)
+    return 0
+
+
+def _is_new(out: Path) -> bool:
+    """Nothing there, or an empty folder, or what a synth that was killed has left."""
+    from histories.schema import TABLES
+
+    return not os.path.lexists(out) or (out.is_dir() and {each.name for each in out.iterdir()} <= set(TABLES))
+
+
+def _made(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int:
+    """Make it whole or not at all. Returns the number of operations."""
     if not out.name.endswith(JEPSEN_SUFFIXES):
-        counts = _synthesize(options, out, inject)
-        print(f"{out}: {counts} operations", file=sys.stderr)
-        return 0
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, out, ignore_errors=True)
+            count = _synthesize(options, out, inject)
+            undo.pop_all()
+        return count
     from histories.jepsen import export_jepsen  # type: ignore[import-not-found, unused-ignore]
 
-    folder = Path(tempfile.mkdtemp(prefix="tidemark-synth-"))
-    try:
-        counts = _synthesize(options, folder / "history", inject)
-        export_jepsen(folder / "history", out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print(f"{out}: {counts} operations", file=sys.stderr)
-    return 0
+    with tempfile.TemporaryDirectory(prefix="tidemark-synth-") as scratch, ExitStack() as undo:
+        count = _synthesize(options, Path(scratch) / "history", inject)
+        # Beside it, for the rename; the end of the name stays, because it says the format.
+        unfinished = out.with_name(f".unfinished-{out.name}")
+        undo.callback(unfinished.unlink, missing_ok=True)
+        export_jepsen(Path(scratch) / "history", unfinished)
+        unfinished.replace(out)
+    return count
 
 
 def _synthesize(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int:
@@ -104,12 +128,12 @@ def injections(text: str) -> dict[str, int]:
 
     wanted: dict[str, int] = {}
     for each in filter(None, (part.strip() for part in text.split(","))):
-        name, _, count = each.partition(":")
+        name, colon, count = each.partition(":")
         if name not in ANOMALIES:
             raise UsageError(f"--inject {each}: unknown anomaly {name!r}{nearest(name, ANOMALIES)}")
         if name in wanted:
             raise UsageError(f"--inject {text}: {name} is given twice")
-        if count and not count.isdecimal():
+        if colon and not (count.isdecimal() and int(count)):
             raise UsageError(f"--inject {each}: expected NAME:COUNT, such as lost-write:3")
-        wanted[name] = int(count or 1)
+        wanted[name] = int(count) if colon else 1
     return wanted

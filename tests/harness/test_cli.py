@@ -321,3 +321,21 @@ def test_exit_codes_agree_with_the_verdicts() -> None:
 
 def test_anomalies_have_definitions() -> None:
     assert len(set(ANOMALIES)) == len(ANOMALIES) >= 18
+
+
+def test_a_report_that_cannot_be_written_takes_nothing_from_the_verdict(
+    verdicts: dict[str, Verdict], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = RunStore(tmp_path)
+    first, second = (store.create(name, 5) for name in ("one", "two"))
+    for run in (first, second):
+        history(run.history)
+    first.report_json.mkdir()
+    assert main(["check", first.id, second.id, "--store", str(tmp_path)]) == Exit.HARNESS
+    captured = capsys.readouterr()
+    assert captured.out.count("VALID") == 2, "the second is judged all the same"
+    assert f"{first.report_json}: cannot be written: Is a directory" in captured.err
+    assert second.report_json.is_file()
+    assert not list(second.folder.glob(".*")), "nothing unfinished is left"
+    verdicts[first.id] = Verdict.INVALID
+    assert main(["check", first.id, second.id, "--store", str(tmp_path)]) == 1
