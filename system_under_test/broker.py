@@ -117,7 +117,7 @@ class Broker:
             logs,
             self.metadata,
             self.peers,
-            ZooKeeperIsrStore(lambda: self.sessions.current),
+            ZooKeeperIsrStore(lambda: self.sessions.unretried),
             self.failpoints,
             self.bugs,
             self.configs.topic,

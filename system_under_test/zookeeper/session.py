@@ -43,6 +43,11 @@ class Retrying:
         client.on_state(self._changed)
 
     @property
+    def client(self) -> Coordination:
+        """The session itself, whose operations raise Disconnected."""
+        return self._client
+
+    @property
     def state(self) -> SessionState:
         return self._client.state
 
@@ -127,6 +132,12 @@ class Sessions:
     def current(self) -> Coordination:
         assert self._current is not None, "no session was started"
         return self._current
+
+    @property
+    def unretried(self) -> Coordination:
+        """For those who must decide anew when nobody knows what became of a write."""
+        assert self._current is not None, "no session was started"
+        return self._current.client
 
     def on_expired(self, listener: Expired) -> None:
         """Called at the very moment in which the loop learns of the expiry."""
