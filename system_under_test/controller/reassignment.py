@@ -124,13 +124,15 @@ class Reassignments:
         if not self._context.knows(partition) or self._context.is_doomed(partition):
             raise ApiError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
 
-    def _check_target(self, partition: TopicPartition, target: tuple[int, ...]) -> None:
+    def _check_target(self, partition: TopicPartition, target: tuple[int, ...], *, by_api: bool) -> None:
         if not target:
             raise ApiError(ErrorCode.invalid_replica_assignment, "The replica assignment cannot be empty.")
         if len(set(target)) != len(target):
             raise ApiError(ErrorCode.invalid_replica_assignment, f"{target} contains a broker twice.")
         if any(each < 0 for each in target):
             raise ApiError(ErrorCode.invalid_replica_assignment, f"{target} contains a negative broker id.")
+        if not by_api:
+            return  # such a request is not answered: it may wait for a broker, also for one that died meanwhile
         present = self._context.assignment(partition).replicas
         dead = sorted(each for each in target if each not in present and each not in self._context.brokers)
         if dead:
@@ -138,7 +140,7 @@ class Reassignments:
 
     async def _begin(self, partition: TopicPartition, target: tuple[int, ...], *, by_api: bool) -> None:
         self._check_known(partition)
-        self._check_target(partition, target)
+        self._check_target(partition, target, by_api=by_api)
         current = self._context.assignment(partition)
         wanted = current.reassign_to(target)
         if not by_api and partition in self._context.reassigning and wanted == current:
