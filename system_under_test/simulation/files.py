@@ -6,7 +6,7 @@ promised; of overwritten pages the old or the new ones; of each folder's unsynce
 and folders choose on their own: no order between them is kept, as on a real disk.
 
 A node can be struck in the middle of a synchronous section: :meth:`Disk.strike_after_operations` calls the executioner
-between two operations on the disk, and :class:`Killed` leaves the section. It is no ``Exception``, nothing catches it;
+between two operations on the disk, and ``Killed`` leaves the section. It is no ``Exception``, nothing catches it;
 ``finally`` blocks that run on its way out find a world in which a dead node can change nothing.
 """
 
@@ -16,16 +16,12 @@ import errno
 from collections.abc import Callable
 from random import Random
 
-from system_under_test.simulation.loop import Node
+from system_under_test.simulation.loop import Killed, Node
 from system_under_test.simulation.trace import Trace
 from system_under_test.world import Buffer
 
 _PAGE_BYTES = 4096
 _ZEROS_SHARE = 0.1
-
-
-class Killed(BaseException):
-    """Raised out of a disk operation of a node that has just died."""
 
 
 class _Content:
@@ -130,6 +126,10 @@ class Disk:
     def strike_after_operations(self, operations: int, struck: Callable[[], None]) -> None:
         """Call ``struck``, which must kill the node, just before the operation that follows so many changes."""
         self._fuse, self._struck = operations, struck
+
+    def spare(self) -> None:
+        """Forget a strike that has not come."""
+        self._struck = None
 
     def change(self, node: Node, what: str, path: str, size: int = 0) -> None:
         """Every change passes here first."""

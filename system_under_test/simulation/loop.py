@@ -20,6 +20,7 @@ import heapq
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from typing import Any, TypeVar
 
@@ -27,6 +28,10 @@ T = TypeVar("T")
 
 _STEPS_PER_MOMENT = 200_000
 """So many steps without any time passing: somebody spins."""
+
+
+class Killed(BaseException):
+    """Leaves the synchronous work of a node that has just died. No ``Exception``: nothing may catch it."""
 
 
 class Node:
@@ -83,6 +88,11 @@ class Node:
         """Call ``struck`` between two steps of this node, when it has done so many."""
         assert steps > 0
         self._fuse, self._struck = steps, struck
+        self._judge()
+
+    def spare(self) -> None:
+        """Forget a strike that has not come."""
+        self._struck = None
         self._judge()
 
     def _judge(self) -> None:
@@ -158,6 +168,8 @@ class SimulatedLoop(AbstractEventLoop):
         self._closed = False
         self._graveyard: list[asyncio.Task[Any]] = []
         self.steps = 0
+        self.on_moment: Callable[[], None] | None = None
+        """Looks at everything whenever a moment is over, before time goes on."""
         self.failures: list[dict[str, Any]] = []
         """What went to the exception handler: tasks that died of an exception that nobody looked at."""
 
@@ -242,6 +254,8 @@ class SimulatedLoop(AbstractEventLoop):
                     return
                 if moment_steps > _STEPS_PER_MOMENT:
                     raise RuntimeError(f"no time passes at {self._now}: {handle} and {list(ready)[:10]}")
+            if self.on_moment is not None:
+                self.on_moment()
             while timers and timers[0][2]._cancelled:
                 pop_timer(timers)
             if not timers or timers[0][0] > deadline:
@@ -275,9 +289,15 @@ class SimulatedLoop(AbstractEventLoop):
         self._closed = True
         self._ready.clear()
         self._timers.clear()
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        pending = [*asyncio.all_tasks(self), *self._graveyard]
         self._graveyard.clear()
+        for task in pending:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            # Their finally blocks run now, in a world where nobody is alive: what they raise says nothing.
+            with suppress(Exception, Killed):
+                coroutine = task.get_coro()
+                if coroutine is not None:
+                    coroutine.close()
 
     # What asyncio's futures and tasks ask for.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,6 +205,12 @@ class ZooKeeper:
 
     def sessions_of(self, host: str) -> list[int]:
         return [each.id for each in self.sessions.values() if each.channel is not None and each.channel.host == host]
+
+    def administer(self, changes: Sequence[Change]) -> None:
+        """Carry out changes of somebody who has no session: an administrator with a shell."""
+        results, events = self.tree.transact(changes, 0, self._time_ms())
+        self._trace.add(HOST, "administer", self.tree.zxid, *(path for path, _ in results))
+        self._tell(events)
 
     # Sessions.
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from system_under_test.simulation.files import Killed
+from system_under_test.simulation.loop import Killed
 from system_under_test.simulation.world import Simulation, until
 from system_under_test.world import Connection, ConnectionLost, Disconnected, SessionState, WatchEvent
 

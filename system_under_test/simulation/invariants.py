@@ -1,0 +1,318 @@
+"""What must hold at every moment of a simulated cluster, whatever happens to it.
+
+==========================  ======================================================================================
+one-leader-per-epoch        no two brokers ever lead a partition in the same leader epoch
+epochs-go-forward           leader epochs (of a broker's replica, in ZooKeeper) and the controller epoch never go back
+watermark-within-isr        a leader's high watermark never passes the end of any in-sync replica's log
+logs-equal-below-watermark  what any replica has below its high watermark is what was committed there first
+committed-is-kept           whoever becomes leader has everything that was ever committed
+acknowledged-is-committed   acks=all is answered only for records below the leader's high watermark
+read-is-committed           consumers see only records below the leader's high watermark
+no-task-dies                no task of a broker ends with an exception that nobody looks at
+==========================  ======================================================================================
+
+*Committed* is what a leader's high watermark has passed; the first leader to do so defines the bytes. Acknowledged records
+are committed, so *committed-is-kept* says that they are never lost, as soon as anybody leads without them.
+
+Power loss is the design's known limit (KIP-966) and *voids* a partition: when it hits the last in-sync replica, or as
+many replicas as min.insync.replicas before the ISR was full again, or when the replica that it hit leads without a
+controller having seen it leave the ISR. A void partition is judged no further.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from system_under_test.protocol import batch
+from system_under_test.storage.log import Log
+from system_under_test.types import TopicPartition
+from system_under_test.zookeeper.nodes import (
+    CONTROLLER_EPOCH,
+    PartitionState,
+    decode_controller_epoch,
+    partition_state_path,
+)
+
+if TYPE_CHECKING:
+    from system_under_test.replication.partition import Partition
+    from system_under_test.simulation.cluster import SimulatedCluster
+
+_READ_BYTES = 1 << 20
+
+
+class Violation(AssertionError):
+    def __init__(self, invariant: str, partition: TopicPartition | None, what: str) -> None:
+        super().__init__(f"{invariant}: {f'{partition}: ' if partition else ''}{what}")
+        self.invariant = invariant
+
+
+@dataclass(slots=True)
+class Committed:
+    """A partition's batches as they were first committed, one after the other."""
+
+    ends: list[int] = field(default_factory=list)
+    batches: dict[int, bytes] = field(default_factory=dict)
+    """By base offset."""
+    values: dict[int, bytes | None] = field(default_factory=dict)
+
+    @property
+    def end(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    def extend(self, log: Log, to: int) -> None:
+        for base, data in read_batches(log, self.end, to):
+            header = batch.read_header(data)
+            self.batches[base] = data
+            self.ends.append(header.next_offset)
+            self.values.update((record.offset, record.value) for record in batch.decode(data))
+
+    def difference(self, log: Log, start: int, to: int) -> str | None:
+        """What ``log`` has otherwise between these offsets; None: nothing."""
+        offset = max(start, log.start_offset)
+        for base, data in read_batches(log, offset, to):
+            expected = self.batches.get(base)
+            if expected != data:
+                return f"at offset {base} it has {_described(data)}, committed was {_described(expected)}"
+            offset = batch.read_header(data).next_offset
+        return None if offset >= to else f"it has nothing at offset {offset}, committed was up to {to}"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A replica as it was looked at last."""
+
+    leader_epoch: int
+    high_watermark: int
+    end_offset: int
+    is_leader: bool
+    life: int
+
+
+class Judge:
+    """Looks at the cluster whenever a moment is over. Raises :class:`Violation`."""
+
+    def __init__(self, cluster: SimulatedCluster, min_insync_replicas: int) -> None:
+        self._cluster = cluster
+        self._tree = cluster.simulation.zookeeper.tree
+        self._min_insync_replicas = min_insync_replicas
+        self.committed = {partition: Committed() for partition in cluster.partitions}
+        self.void: set[TopicPartition] = set()
+        self.acknowledged_count = 0
+        self.read_count = 0
+        self.leader_changes = 0
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._seen: dict[tuple[int, TopicPartition], Seen] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._mzxids: dict[TopicPartition, int] = {}
+        self._zxid = -1
+        self._told: Violation | None = None
+        self._controller_epoch = -1
+        self._damaged: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
+        self._unseen: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
+        """Replicas that lost power while in the ISR, and have not been out of it since."""
+
+    # What clients tell.
+
+    def acknowledged(self, partition: TopicPartition, first_offset: int, values: list[bytes]) -> None:
+        """A produce with acks=all succeeded."""
+        self.acknowledged_count += len(values)
+        self._is_committed("acknowledged-is-committed", partition, first_offset, values)
+
+    def read(self, partition: TopicPartition, offset: int, value: bytes | None) -> None:
+        self.read_count += 1
+        self._is_committed("read-is-committed", partition, offset, [value])
+
+    def _is_committed(
+        self, invariant: str, partition: TopicPartition, first_offset: int, values: list[bytes] | list[bytes | None]
+    ) -> None:
+        if partition in self.void:
+            return
+        committed = self.committed[partition]
+        for offset, value in enumerate(values, first_offset):
+            if offset not in committed.values:
+                problem = f"{value!r} at {offset}, committed is up to {committed.end}"
+            elif committed.values[offset] != value:
+                problem = f"{value!r} at {offset}, not {committed.values[offset]!r}"
+            else:
+                continue
+            # Raised when this moment is over, from the loop itself: here it would end a client's task only.
+            self._told = self._told or Violation(invariant, partition, problem)
+
+    # Power loss.
+
+    def lost_power(self, broker_id: int) -> None:
+        """To be told when it happens, perhaps in the middle of the broker's work."""
+        if self._tree.zxid != self._zxid:
+            self._look_at_coordination()
+        for partition, replicas in self._cluster.partitions.items():
+            state = self._states.get(partition)
+            if broker_id not in replicas or state is None:
+                continue
+            damaged = self._damaged[partition]
+            damaged.add(broker_id)
+            if broker_id in state.isr:
+                self._unseen[partition].add(broker_id)
+            if set(state.isr) == {broker_id} or len(damaged) >= self._min_insync_replicas:
+                self._void(partition, f"broker {broker_id} lost power")
+
+    def _void(self, partition: TopicPartition, why: str) -> None:
+        self._cluster.simulation.trace.add("judge", "void", str(partition), why)
+        self.void.add(partition)
+
+    # Every moment.
+
+    def look(self) -> None:
+        if self._told is not None:
+            raise self._told
+        if self._cluster.simulation.loop.failures:
+            raise Violation("no-task-dies", None, str(self._cluster.simulation.loop.failures[0]))
+        if self._tree.zxid != self._zxid:
+            self._look_at_coordination()
+        seen = self._seen
+        for broker_id, broker in self._cluster.brokers.items():
+            if self._cluster.is_running(broker_id):
+                for partition, replica in broker.partitions.items():
+                    log = replica.log
+                    last = seen.get((broker_id, partition))
+                    if (
+                        last is None
+                        or last.end_offset != log.end_offset
+                        or last.high_watermark != log.high_watermark
+                        or last.leader_epoch != replica.leader_epoch
+                        or last.is_leader is (replica.leadership is None)
+                    ):
+                        self._changed(broker_id, partition, replica, last)
+
+    def _look_at_coordination(self) -> None:
+        self._zxid = self._tree.zxid
+        node = self._tree.nodes.get(CONTROLLER_EPOCH)
+        if node is not None:
+            epoch = decode_controller_epoch(node.data)
+            if epoch < self._controller_epoch:
+                raise Violation("epochs-go-forward", None, f"controller epoch {self._controller_epoch}, then {epoch}")
+            self._controller_epoch = epoch
+        for partition in self._cluster.partitions:
+            node = self._tree.nodes.get(partition_state_path(*partition))
+            if node is not None and node.mzxid != self._mzxids.get(partition):
+                self._mzxids[partition] = node.mzxid
+                self._state_changed(partition, PartitionState.decode(node.data))
+
+    def _state_changed(self, partition: TopicPartition, state: PartitionState) -> None:
+        last = self._states.get(partition)
+        self._states[partition] = state
+        if last is not None and state.leader_epoch < last.leader_epoch:
+            raise Violation(
+                "epochs-go-forward", partition, f"in ZooKeeper {last.leader_epoch}, then {state.leader_epoch}"
+            )
+        if last is not None and state.leader != last.leader:
+            self.leader_changes += 1
+        unseen = self._unseen[partition]
+        unseen.intersection_update(state.isr)
+        if state.leader in unseen and partition not in self.void:
+            self._void(partition, f"broker {state.leader} leads, and was never seen to have lost power")
+        if not unseen and set(state.isr) == set(self._cluster.partitions[partition]):
+            self._damaged[partition].clear()
+
+    def _changed(self, broker_id: int, partition: TopicPartition, replica: Partition, last: Seen | None) -> None:
+        log = replica.log
+        life = self._cluster.host(broker_id).lives
+        now = Seen(replica.leader_epoch, log.high_watermark, log.end_offset, replica.is_leader, life)
+        self._seen[broker_id, partition] = now
+        if partition in self.void:
+            return
+        same_life = last is not None and last.life == life
+        if last is not None and same_life and now.leader_epoch < last.leader_epoch:
+            raise Violation(
+                "epochs-go-forward", partition, f"broker {broker_id} at {last.leader_epoch}, then {now.leader_epoch}"
+            )
+        if now.is_leader:
+            self._check_leader(broker_id, partition, replica, last)
+        known = last.high_watermark if last is not None and same_life else 0
+        committed = self.committed[partition]
+        if now.high_watermark > committed.end:
+            if not now.is_leader:
+                raise Violation(
+                    "logs-equal-below-watermark",
+                    partition,
+                    f"follower {broker_id} has {now.high_watermark} as high watermark, committed is {committed.end}",
+                )
+            committed.extend(log, now.high_watermark)
+        if now.high_watermark > known:
+            different = committed.difference(log, known, now.high_watermark)
+            if different:
+                raise Violation("logs-equal-below-watermark", partition, f"broker {broker_id}: {different}")
+            if now.is_leader:
+                self._check_isr(broker_id, partition, now)
+
+    def _check_leader(self, broker_id: int, partition: TopicPartition, replica: Partition, last: Seen | None) -> None:
+        epoch = replica.leader_epoch
+        first = self._leaders.setdefault((partition, epoch), broker_id)
+        if first != broker_id:
+            raise Violation(
+                "one-leader-per-epoch", partition, f"brokers {first} and {broker_id} both led in epoch {epoch}"
+            )
+        state = self._states.get(partition)
+        is_news = last is None or not last.is_leader or last.leader_epoch != epoch
+        if is_news and state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch):
+            committed = self.committed[partition]
+            different = committed.difference(replica.log, 0, committed.end)
+            if different:
+                raise Violation(
+                    "committed-is-kept", partition, f"broker {broker_id} leads in epoch {epoch}, but {different}"
+                )
+
+    def _check_isr(self, leader_id: int, partition: TopicPartition, leader: Seen) -> None:
+        state = self._states.get(partition)
+        if state is None or (state.leader, state.leader_epoch) != (leader_id, leader.leader_epoch):
+            return
+        for member in state.isr:
+            replica = self._cluster.replica(member, partition)
+            last = self._seen.get((member, partition))
+            if member in self._damaged[partition] or (replica is None and last is None):
+                continue
+            end = replica.log.end_offset if replica is not None else last.end_offset if last is not None else 0
+            if end < leader.high_watermark:
+                raise Violation(
+                    "watermark-within-isr",
+                    partition,
+                    f"leader {leader_id} has {leader.high_watermark}, {member} of ISR {state.isr} ends at {end}",
+                )
+
+    # At the end.
+
+    def check_replicas(self) -> None:
+        """After recovery: every replica has exactly what was committed."""
+        for partition, replicas in self._cluster.partitions.items():
+            if partition in self.void:
+                continue
+            committed = self.committed[partition]
+            for broker_id in replicas:
+                replica = self._cluster.replica(broker_id, partition)
+                assert replica is not None
+                different = committed.difference(replica.log, 0, committed.end)
+                if different:
+                    raise Violation("committed-is-kept", partition, f"at the end broker {broker_id}: {different}")
+
+
+def read_batches(log: Log, start: int, to: int) -> list[tuple[int, bytes]]:
+    """(base offset, bytes) of each batch between two offsets, as far as the log has them."""
+    found: list[tuple[int, bytes]] = []
+    offset = start
+    to = min(to, log.end_offset)
+    while offset < to:
+        data = log.read(offset, _READ_BYTES, to, at_least_one=True)
+        if not data:
+            break
+        for position, header in batch.headers(data):
+            found.append((header.base_offset, data[position : position + header.size_bytes]))
+            offset = header.next_offset
+    return found
+
+
+def _described(data: bytes | None) -> str:
+    if data is None:
+        return "no such batch"
+    header = batch.read_header(data)
+    values = [record.value for record in batch.decode(data)]
+    return f"{values} of epoch {header.partition_leader_epoch}"

@@ -1,0 +1,126 @@
+"""Faults as values, and random schedules of them.
+
+A schedule is drawn whole, from a seed, before anything runs. Roles (the leader of a partition, the controller) are
+looked up when a fault strikes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+
+from system_under_test.types import TopicPartition
+
+
+class Kind(Enum):
+    KILL = "kill"
+    KILL_AT_STEP = "kill at a step"
+    """Between two steps of one moment: ``amount`` steps later."""
+    KILL_AT_WRITE = "kill at a write"
+    """Between two changes of its disk: ``amount`` changes later."""
+    LOSE_POWER = "lose power"
+    LOSE_POWER_AT_WRITE = "lose power at a write"
+    STOP = "stop"
+    """Controlled shutdown, then a start."""
+    PAUSE = "pause"
+    CUT = "cut"
+    """Both ways, between the target and its peer."""
+    CUT_OUT = "cut out"
+    """One way: what the target sends to its peer is lost."""
+    CUT_IN = "cut in"
+    ISOLATE = "isolate"
+    """From every other broker, not from ZooKeeper nor from clients."""
+    CUT_FROM_ZOOKEEPER = "cut from ZooKeeper"
+    EXPIRE = "expire"
+    """Its ZooKeeper session ends."""
+    DROP_CONNECTIONS = "drop connections"
+    SLOW = "slow"
+    PREFERRED_ELECTION = "preferred election"
+    MOVE_CONTROLLER = "move controller"
+    """``/controller`` is deleted."""
+
+
+class Role(Enum):
+    BROKER = "broker"
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    role: Role
+    broker_id: int
+    """For BROKER; the fallback of roles that nobody has."""
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    at_s: float
+    kind: Kind
+    target: Target
+    peer: int
+    """The other end of a link."""
+    for_s: float
+    amount: int = 0
+
+    def __str__(self) -> str:
+        target = f"{self.target.role.value} of {self.target.partition}"
+        if self.target.role is Role.BROKER:
+            target = f"broker {self.target.broker_id}"
+        return f"{self.at_s:.2f} s: {self.kind.value}, {target}, peer {self.peer}, for {self.for_s:.2f} s"
+
+
+_WEIGHTS: dict[Kind, int] = {
+    Kind.KILL: 4,
+    Kind.KILL_AT_STEP: 3,
+    Kind.KILL_AT_WRITE: 2,
+    Kind.LOSE_POWER: 2,
+    Kind.LOSE_POWER_AT_WRITE: 1,
+    Kind.STOP: 2,
+    Kind.PAUSE: 4,
+    Kind.CUT: 3,
+    Kind.CUT_OUT: 2,
+    Kind.CUT_IN: 2,
+    Kind.ISOLATE: 4,
+    Kind.CUT_FROM_ZOOKEEPER: 3,
+    Kind.EXPIRE: 2,
+    Kind.DROP_CONNECTIONS: 2,
+    Kind.SLOW: 3,
+    Kind.PREFERRED_ELECTION: 4,
+    Kind.MOVE_CONTROLLER: 2,
+}
+_ROLE_WEIGHTS: dict[Role, int] = {Role.BROKER: 2, Role.LEADER: 3, Role.FOLLOWER: 2, Role.CONTROLLER: 2}
+_MOMENTARY = frozenset({Kind.EXPIRE, Kind.DROP_CONNECTIONS, Kind.PREFERRED_ELECTION, Kind.MOVE_CONTROLLER})
+_SHORT_S, _LONG_S = 0.3, 6.0
+
+
+def random_schedule(
+    random: Random, brokers: tuple[int, ...], partitions: list[TopicPartition], seconds: float
+) -> list[Fault]:
+    """Faults in the order of time. They overlap; some follow each other at once, some leave time to recover."""
+    kinds = random.sample(list(Kind), random.randint(2, 7))
+    weights = [_WEIGHTS[kind] for kind in kinds]
+    pause_s = random.choice((0.3, 1.0, 2.5))
+    faults: list[Fault] = []
+    at_s = random.uniform(0.1, 1.5)
+    while at_s < seconds:
+        kind = random.choices(kinds, weights)[0]
+        role = random.choices(list(_ROLE_WEIGHTS), list(_ROLE_WEIGHTS.values()))[0]
+        target = Target(role, random.choice(brokers), random.choice(partitions))
+        for_s = 0.0 if kind in _MOMENTARY else _SHORT_S * (_LONG_S / _SHORT_S) ** random.random()
+        faults.append(Fault(at_s, kind, target, random.choice(brokers), for_s, _amount(kind, random)))
+        at_s += random.expovariate(1 / pause_s)
+    return faults
+
+
+def _amount(kind: Kind, random: Random) -> int:
+    amounts: dict[Kind, Callable[[], int]] = {
+        Kind.KILL_AT_STEP: lambda: random.randint(1, 300),
+        Kind.KILL_AT_WRITE: lambda: random.randint(0, 30),
+        Kind.LOSE_POWER_AT_WRITE: lambda: random.randint(0, 30),
+    }
+    return amounts[kind]() if kind in amounts else 0
