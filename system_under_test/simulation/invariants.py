@@ -281,6 +281,21 @@ class Judge:
 
     # At the end.
 
+    def lagging(self) -> list[TopicPartition]:
+        """Partitions of which some replica does not have all that was committed."""
+        found = []
+        for partition, replicas in self._cluster.partitions.items():
+            present = [self._cluster.replica(each, partition) for each in replicas]
+            end = self.committed[partition].end
+            if partition not in self.void and any(each is None or each.log.end_offset < end for each in present):
+                found.append(partition)
+        return found
+
+    def describe(self, partition: TopicPartition) -> str:
+        replicas = {each: self._cluster.replica(each, partition) for each in self._cluster.partitions[partition]}
+        logs = ", ".join(f"{broker_id}: {replica} {replica and replica.log}" for broker_id, replica in replicas.items())
+        return f"{partition} {self._cluster.state(partition)} committed {self.committed[partition].end} [{logs}]"
+
     def check_replicas(self) -> None:
         """After recovery: every replica has exactly what was committed."""
         for partition, replicas in self._cluster.partitions.items():

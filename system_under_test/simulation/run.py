@@ -16,6 +16,7 @@ from system_under_test.simulation.invariants import Judge, Violation
 from system_under_test.simulation.nemesis import Nemesis
 from system_under_test.simulation.schedule import Fault, random_schedule
 from system_under_test.simulation.world import Simulation
+from system_under_test.types import TopicPartition
 
 BROKERS = 3
 TOPICS = (Topic("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2))),)
@@ -82,17 +83,27 @@ async def _play(cluster: SimulatedCluster, judge: Judge, schedule: list[Fault], 
     load.finish()
     await _whole(cluster, judge, _RECOVERY_S, "after everything was healed")
     await load.write_once_more(_RECOVERY_S)
+    await _wait(cluster, judge, _RECOVERY_S, judge.lagging, "everywhere what was committed")
     judge.check_replicas()
 
 
 async def _whole(cluster: SimulatedCluster, judge: Judge, within_s: float, when: str) -> None:
     """Every partition has its leader and its whole ISR."""
+
+    def not_whole() -> list[TopicPartition]:
+        return [each for each in sorted(cluster.partitions) if each not in judge.void and not cluster.is_whole(each)]
+
+    await _wait(cluster, judge, within_s, not_whole, f"whole {when}")
+
+
+async def _wait(
+    cluster: SimulatedCluster, judge: Judge, within_s: float, missing: Callable[[], list[TopicPartition]], what: str
+) -> None:
     deadline = cluster.simulation.loop.time() + within_s
-    waiting = sorted(cluster.partitions)
-    while waiting := [each for each in waiting if each not in judge.void and not cluster.is_whole(each)]:
+    while waiting := missing():
         if cluster.simulation.loop.time() > deadline:
-            states = ", ".join(f"{each}: {cluster.state(each)}" for each in waiting)
-            raise Violation("recovers", waiting[0], f"not whole {within_s} s {when}: {states}")
+            replicas = "; ".join(judge.describe(each) for each in waiting)
+            raise Violation("recovers", waiting[0], f"not within {within_s} s {what}: {replicas}")
         await asyncio.sleep(0.1)
 
 
