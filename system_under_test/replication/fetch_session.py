@@ -8,13 +8,14 @@ under a tight ``max_bytes`` each has its turn. Followers' sessions may push out 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch_response import FetchResponseData, NodeEndpoint, PartitionData, TopicData
 from system_under_test.replication.fetching import FetchPartition
+from system_under_test.types import TopicPartition
 
 SESSIONLESS_ID = 0
 INITIAL_EPOCH = 0
@@ -111,6 +112,9 @@ class FetchSessionCache:
     sessions: dict[int, FetchSession] = field(default_factory=dict)
     """The one used last is at the end."""
     evictions: int = 0
+    topic_name: Callable[[uuid.UUID], str | None] = lambda _: None
+    """Asked again for topic ids that were unknown when a session began: a follower may be told of a topic, and fetch,
+    before the leader has heard of it."""
 
     def context(
         self,
@@ -157,6 +161,9 @@ class FetchSessionCache:
         session.last_used = now
         session.epoch = 1 if session.epoch == LARGEST_EPOCH else session.epoch + 1
         cached_list = list(partitions.values())
+        for cached in cached_list:
+            if cached.asked.error is ErrorCode.unknown_topic_id:
+                self._resolve(cached.asked)
         return FetchContext(
             [each.asked for each in cached_list],
             session.id,
@@ -164,6 +171,12 @@ class FetchSessionCache:
             session=session,
             is_incremental=True,
         )
+
+    def _resolve(self, asked: FetchPartition) -> None:
+        name = self.topic_name(asked.topic_id)
+        if name is not None:
+            asked.topic_partition = TopicPartition(name, asked.topic_partition.partition)
+            asked.error = ErrorCode.none
 
     def _create(self, asked: list[FetchPartition], is_follower: bool, uses_topic_ids: bool, now: float) -> FetchContext:
         if not self._make_room(is_follower, now):

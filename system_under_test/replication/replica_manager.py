@@ -81,7 +81,9 @@ class ReplicaManager:
         self.consumer_fetches = Purgatory("consumer fetch")
         self.follower_fetches = Purgatory("follower fetch")
         self.deletions = Purgatory("delete records")
-        self.sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots, world.random)
+        self.sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, world.random, topic_name=self.topic_name
+        )
         self.isr_changes = IsrChanges(
             broker_id, world.clock, isr_store, failpoints, self._isr_settled, propagation or Propagation()
         )
