@@ -30,36 +30,46 @@ anomalies are checked against the names that the caller knows."""
 
 ANOMALY_LISTS = ("exercise.subject", "exercise.expect")
 
+WEEK_S = 604_800
+LONG_MS = 2**31 - 1
+"""What Kafka and its clients keep a time-out in."""
+
 BOUNDS: dict[str, tuple[float, float | None]] = {
     "seed": (0, 2**63 - 1),
-    "time_limit_s": (1, None),
-    "recovery_s": (1, None),
+    "time_limit_s": (1, WEEK_S),
+    "recovery_s": (1, WEEK_S),
     "target.brokers": (1, 100),
-    "target.session_timeout_ms": (100, None),
-    "target.replica_lag_time_max_ms": (100, None),
+    "target.session_timeout_ms": (100, 60_000),
+    "target.replica_lag_time_max_ms": (100, LONG_MS),
     "topic.partitions": (1, 10_000),
     "topic.replication_factor": (1, 100),
     "topic.min_insync_replicas": (1, 100),
-    "topic.writes_per_key": (0, None),
+    "topic.writes_per_key": (0, 2**31 - 1),
     "clients.workers": (1, 256),
     "clients.producers": (1, 1000),
     "clients.consumers": (1, 1000),
     "clients.retries": (0, 2**31 - 1),
     "clients.max_in_flight": (1, 1_000_000),
-    "clients.delivery_timeout_ms": (1, None),
-    "clients.request_timeout_ms": (1, None),
+    "clients.delivery_timeout_ms": (1, LONG_MS),
+    "clients.request_timeout_ms": (1, 900_000),
     "clients.linger_ms": (0, 900_000),
-    "clients.rate": (0, None),
+    "clients.rate": (0, 10_000_000),
     "clients.burst": (1, 10_000),
     "clients.payload_bytes": (40, 1_000_000),
-    "clients.crash_every_s": (0, None),
-    "faults.interval_s": (0, None),
-    "faults.hold_s": (0, None),
+    "clients.crash_every_s": (0, WEEK_S),
+    "faults.interval_s": (0.1, WEEK_S),
+    "faults.hold_s": (0.1, WEEK_S),
     "faults.at_once": (1, 100),
-    "exercise.min_acknowledged": (0, None),
+    "exercise.min_acknowledged": (0, 2**63 - 1),
 }
 """Smallest and largest value of every number in a plan."""
 
+OWN_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect", "port")
+"""Broker settings without which the harness would not find its own brokers."""
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
+"""Kafka's characters; of its 249 the run needs some to tell its topics apart."""
+_SERVER = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:,/\[\]]+):(\d{1,5})")
 _BROKER = re.compile(r"broker-(\d+)")
 
 
@@ -156,6 +166,20 @@ def _existing(plan: Plan) -> Iterator[Problem]:
         )
 
 
+def _names(plan: Plan) -> Iterator[Problem]:
+    if not _TOPIC.fullmatch(plan.topic.name):
+        yield "topic.name", f"{plan.topic.name!r} is no name of a topic: letters, digits, '.', '_' and '-', up to 200"
+    for server in plan.target.bootstrap.split(",") if plan.target.bootstrap else ():
+        match = _SERVER.fullmatch(server.strip())
+        if not match or not 1 <= int(match[2]) <= 65535:
+            yield "target.bootstrap", f"expected HOST:PORT,HOST:PORT, and {server!r} is no HOST:PORT"
+    for name, value in plan.target.settings.items():
+        if name in OWN_SETTINGS:
+            yield f"target.settings.{name}", "the harness sets this itself, for each broker"
+        elif not name or any(character in name for character in "=:#! ") or not (name + value).isprintable():
+            yield f"target.settings.{name}", f"{name!r} = {value!r} is no line of a properties file"
+
+
 def _faults(plan: Plan) -> Iterator[Problem]:
     if not plan.faults.kinds:
         return
@@ -182,5 +206,6 @@ _RULES: tuple[Callable[[Plan], Iterator[Problem]], ...] = (
     _idempotence,
     _timeouts,
     _existing,
+    _names,
     _faults,
 )
