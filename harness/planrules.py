@@ -107,7 +107,7 @@ def _replication(plan: Plan) -> Iterator[Problem]:
             f"{topic.min_insync_replicas} is more than topic.replication_factor = "
             f"{topic.replication_factor}: no acks=all send could ever succeed",
         )
-    if plan.target.kind == "kafka" and topic.replication_factor > plan.target.brokers:
+    if plan.target.kind != "existing" and topic.replication_factor > plan.target.brokers:
         yield (
             "topic.replication_factor",
             f"{topic.replication_factor} replicas need as many brokers, not {plan.target.brokers}",
@@ -185,20 +185,19 @@ def _faults(plan: Plan) -> Iterator[Problem]:
         return
     if not plan.faults.roles:
         yield "faults.roles", "faults need someone to hit; name at least one role, or set faults.kinds = []"
-    if plan.target.kind != "kafka":
+    if plan.target.kind == "existing":
         return
     if plan.faults.at_once > plan.target.brokers:
         yield (
             "faults.at_once",
             f"{plan.faults.at_once} faults at once need as many brokers, not {plan.target.brokers}",
         )
+    first = 0 if plan.target.kind == "shipped" else 1
     for role in plan.faults.roles:
         broker = _BROKER.fullmatch(role)
-        if broker and not 1 <= int(broker[1]) <= plan.target.brokers:
-            yield (
-                "faults.roles",
-                f"{role!r} does not exist; brokers are broker-1 to broker-{plan.target.brokers}",
-            )
+        if broker and not first <= int(broker[1]) < first + plan.target.brokers:
+            last = first + plan.target.brokers - 1
+            yield "faults.roles", f"{role!r} does not exist; brokers are broker-{first} to broker-{last}"
 
 
 _RULES: tuple[Callable[[Plan], Iterator[Problem]], ...] = (

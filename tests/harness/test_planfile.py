@@ -168,6 +168,24 @@ def test_values_that_could_not_be_run_are_refused(override: str, message: str) -
         load("smoke", [parse_override(override)])
 
 
+@pytest.mark.parametrize(("kind", "stranger"), [("kafka", "broker-0"), ("shipped", "broker-3")])
+def test_brokers_are_numbered_as_their_target_does(kind: str, stranger: str) -> None:
+    for number in range(4):
+        overrides = [parse_override(f"target.kind={kind}"), parse_override(f"faults.roles=broker-{number}")]
+        if f"broker-{number}" != stranger:
+            load("smoke", overrides)
+            continue
+        with pytest.raises(PlanError, match=f"'{stranger}' does not exist; brokers are broker-"):
+            load("smoke", overrides)
+
+
+@pytest.mark.parametrize("kind", ["kafka", "shipped"])
+def test_replicas_need_brokers_of_any_managed_target(kind: str) -> None:
+    overrides = [parse_override(f"target.kind={kind}"), parse_override("topic.replication_factor=5")]
+    with pytest.raises(PlanError, match="5 replicas need as many brokers, not 3"):
+        load("smoke", overrides)
+
+
 @pytest.mark.parametrize("servers", ["nonsense", "h:0", "h:99999", "h:1,,g:2", "http://h:1", "h:x", " ", "h:1 g:2"])
 def test_bootstrap_servers_are_host_and_port(servers: str) -> None:
     with pytest.raises(PlanError, match=r"target\.bootstrap: expected HOST:PORT,HOST:PORT"):
