@@ -178,6 +178,8 @@ def _dump_offset_index(files: Files, path: str, options: DumpOptions, findings: 
     log = files.open(_log_beside(path, INDEX_SUFFIX))
     wrong: list[str] = []
     try:
+        if not index.count():
+            yield f"{path} is empty."
         for entry in index.entries():
             found = _last_offset_at(log, entry.position)
             if found != entry.offset:

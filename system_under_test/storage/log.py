@@ -343,8 +343,8 @@ class Log:
         _log.info("%s: dropped %d to %d, starts at %d", self.directory, self.start_offset, self.end_offset, offset)
         while self._segments:
             self._drop_last_segment()
-        self._add_segment(offset)
         self.epochs.clear()
+        self._add_segment(offset)
         self.start_offset = self.end_offset = offset
         self._after_truncation()
 

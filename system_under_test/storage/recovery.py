@@ -35,8 +35,11 @@ truncate    Segments above are renamed to ``.deleted`` from the highest down, ea
 delete      Retention removes from the lowest up, each rename synced before the next. ``.log`` is renamed first:
             indexes without a log are orphans and removed. The log then starts at its first segment, or at the
             checkpointed log start if that is higher.
-start anew  (``truncate_fully_and_start_at``) All segments go, highest first, then the new one is made. In between the log
-            is shorter or empty: a follower that opens such a log starts over, as it was about to.
+start anew  (``truncate_fully_and_start_at``) All segments go, highest first, then the epochs, then the new one is made. In
+            between the log is shorter or empty: a follower that opens such a log starts over, as it was about to.
+records     DeleteRecords moves the log's start in memory, trims the epochs, and is checkpointed later: a crash before
+            that brings the records back, as in Kafka, but not the epochs below the start that was asked for. So an epoch
+            cache that begins behind the log's start is completed from the batches.
 checkpoint  Files are replaced atomically. The recovery point is written after the sync it tells of. The high watermark
             may be above what a loss of power left: it is lowered to the log's end.
 partition   A deleted partition's folder is renamed (``…-delete``) and the rename synced; such folders are removed on opening.
@@ -142,11 +145,13 @@ def open_log(
         if end_offset < start_offset:
             _log.warning("%s: ends at %d, before its start %d: starts anew there", folder, end_offset, start_offset)
             opening.remove_from(segments, 0)
+            epochs.clear()
     if not segments:
         segments.append(Segment.create(world, folder, start_offset, config))
         end_offset = start_offset
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
+    opening.complete_epochs(segments, start_offset, end_offset)
     report.start_offset, report.end_offset = start_offset, end_offset
     if report.found_damage:
         _log.warning("opened %s", report)
@@ -235,6 +240,31 @@ class _Opening:
             epoch = header.partition_leader_epoch
             if epoch >= 0 and epoch != self.epochs.latest_epoch():
                 self.epochs.assign(epoch, header.base_offset)
+
+    def complete_epochs(self, segments: list[Segment], start_offset: int, end_offset: int) -> None:
+        """The epochs must tell of every record that is there."""
+        known = self.epochs.entries()
+        known_from = known[0].start_offset if known else end_offset
+        if known_from <= start_offset:
+            return
+        missing: list[EpochEntry] = []
+        try:
+            for segment in segments:
+                if segment.base_offset >= known_from:
+                    break
+                for _, header in segment.headers():
+                    offset, epoch = max(header.base_offset, start_offset), header.partition_leader_epoch
+                    if offset >= known_from:
+                        break
+                    if header.last_offset >= start_offset and epoch > (missing[-1].epoch if missing else -1):
+                        missing.append(EpochEntry(epoch, offset))
+        except BadBatch as problem:
+            _log.warning("%s: leader epochs below %d stay unknown: %s", self.folder, known_from, problem)
+            return
+        if missing:
+            rest = known[1:] if known and missing[-1].epoch == known[0].epoch else known
+            self.epochs.replace_all(missing + rest)
+            self.report.rebuilt_indexes.append(f"{LEADER_EPOCHS} began at {known_from}, the log at {start_offset}")
 
     def _check_indexes(self, segment: Segment) -> bool:
         """Rebuild what is missing or does not fit. False when the log itself is not in order."""

@@ -80,6 +80,7 @@ def scan(file: File, size: int, base_offset: int) -> Scan:
 
     Base offset and leader epoch lie outside of the CRC. One that jumped up by a flipped bit looks like a gap (which
     compaction may leave) or a new epoch, until the batch behind contradicts it: then the one that jumped is the bad one.
+    Nothing contradicts the last batch of a segment's leader epoch, nor the last one of a log's offset.
     """
     batches: list[Found] = []
     expected, epoch = base_offset, -1
@@ -111,6 +112,6 @@ def _contradiction(header: BatchHeader, base_offset: int, expected: int, epoch: 
         return f"base offset {header.base_offset} where {expected} or more should be"
     if header.last_offset - base_offset > MAX_RELATIVE_OFFSET:
         return f"last offset {header.last_offset} too far from the segment's {base_offset}"
-    if 0 <= header.partition_leader_epoch < epoch:
+    if header.partition_leader_epoch < epoch:
         return f"leader epoch {header.partition_leader_epoch} after {epoch}"
     return None
