@@ -205,10 +205,17 @@ def test_what_is_wrong_outside_is_told_in_full_without_a_traceback(
 
 
 def test_the_first_cause_comes_first(monkeypatch: pytest.MonkeyPatch, capsys: Output) -> None:
-    error = SealError("it cannot be sealed")
-    error.__context__ = OSError(errno.ENOSPC, "No space left on device")
-    error.__context__.__context__ = WorkerError("the journal cannot be written")
-    assert failing(monkeypatch, error) == Exit.HARNESS
+    def fails(_: Any) -> int:
+        try:
+            raise WorkerError("the journal cannot be written")
+        finally:
+            try:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            except OSError as error:
+                raise SealError("it cannot be sealed") from error
+
+    monkeypatch.setattr(harness.commands.runs, "execute_list", fails)
+    assert main(["runs"]) == Exit.HARNESS
     said = capsys.readouterr().err
     assert said.splitlines() == [
         "tidemark: failed: the journal cannot be written",

@@ -6,6 +6,7 @@ What must hold each time: the exit code, nothing left running, and a history of 
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -79,7 +80,8 @@ class Starter:
         self._folder = folder
         self._started: Started | None = None
 
-    def __call__(self, phase: str) -> Started:
+    def __call__(self, phase: str, file_bytes: int | None = None) -> Started:
+        """``file_bytes``: no file of the run may grow beyond that, which is how a full disk looks."""
         early = phase in ("up", "load", "fault")
         plan = self._folder / "plan.toml"
         kind = "kill" if phase == "heal" else "pause"
@@ -89,6 +91,7 @@ class Starter:
         if phase == "final scans":
             environment["HOLD_SCANS"] = "yes"
         command = [sys.executable, "-m", "tests.harness.fake_run", phase, str(go), "run", str(plan)]
+        limits = (file_bytes, file_bytes) if file_bytes else resource.getrlimit(resource.RLIMIT_FSIZE)
         with log.open("wb") as out:
             process = subprocess.Popen(
                 [*command, "--store", str(self._folder / "store")],
@@ -97,6 +100,7 @@ class Starter:
                 env=environment,
                 start_new_session=True,
             )
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
         self._started = started = Started(process, RunStore(self._folder / "store"), mark, go, log)
         signs = {"final scans": "phase final scans", "load": "holding at load", "fault": "holding at fault"}
         sign = signs.get(phase, f"holding at {phase}")
@@ -227,3 +231,15 @@ def test_a_run_that_nobody_interrupts(start: Starter) -> None:
     assert not assert_judgeable(started, "recover").interrupted
     assert started.run.state is State.JUDGED
     assert not started.run.journal.exists()
+
+
+def test_a_journal_that_cannot_be_written_ends_the_run_with_what_was_recorded(start: Starter) -> None:
+    started = start("load", file_bytes=100_000)
+    assert started.wait() == Exit.HARNESS, started.log.read_text()
+    output = started.log.read_text()
+    assert "worker-0.journal: the journal cannot be written after byte" in output
+    assert "free space on its disk" in output
+    assert "Traceback" not in output
+    assert_nothing_runs(started)
+    assert open_history(started.run.history)[0].interrupted
+    assert started.run.sealed
