@@ -8,7 +8,7 @@ controller would bring back leaders that are no more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from uuid import UUID
@@ -97,6 +97,15 @@ class MetadataCache:
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self._names.get(topic_id)
+
+    def strays(self, hosted: Iterable[TopicPartition], broker_id: int) -> dict[TopicPartition, int]:
+        """Of the replicas that a broker hosts, those that are assigned to others; with the leader epoch that says so."""
+        found: dict[TopicPartition, int] = {}
+        for each in hosted:
+            info = self.partition(each)
+            if info is not None and broker_id not in info.replicas:
+                found[each] = info.leader_epoch
+        return found
 
     # -- waiting
 

@@ -14,7 +14,7 @@ from typing import Any
 from system_under_test.config import BrokerConfig
 from system_under_test.controller import Controller
 from system_under_test.failpoints import Failpoints
-from system_under_test.metadata.cache import MetadataCache
+from system_under_test.metadata.cache import FULL, MetadataCache
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.messages import Body, maker
@@ -66,6 +66,10 @@ class FakeBroker:
         self.told.append((api, body))
         if api is ApiKey.UPDATE_METADATA:
             self.metadata.apply_update(body)
+            if body.type_ == FULL:
+                for each in self.metadata.strays(list(self.hosted), self.id):
+                    del self.hosted[each]
+                    self.disk.discard(each)
             return maker(api, 8).root(error_code=ErrorCode.none)
         if api is ApiKey.LEADER_AND_ISR:
             return self._become(body)

@@ -1,0 +1,106 @@
+"""AlterConfigs: versions 0 to 2. Replaces *all* overrides of a topic by those given (IncrementalAlterConfigs is kinder).
+
+Served by every broker, as in Kafka with ZooKeeper. Brokers learn of the change by a notification in ZooKeeper. Settings of brokers
+cannot be changed while they run: refused with INVALID_REQUEST, which is Kafka's answer for settings that are not dynamic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from system_under_test.apis.admin import NO_THROTTLE, in_time
+from system_under_test.apis.config_entries import ResourceType
+from system_under_test.protocol.api import ApiKey
+from system_under_test.protocol.errors import ApiError, ErrorCode
+from system_under_test.protocol.messages import Body, Reply, Request
+from system_under_test.storage.config import ConfigError, LogConfig
+from system_under_test.zookeeper.topics import check_name
+
+if TYPE_CHECKING:
+    from system_under_test.server.context import BrokerContext
+
+API = ApiKey.ALTER_CONFIGS
+VERSIONS = range(3)
+TIMEOUT_S = 30.0
+"""The request brings none."""
+
+Update = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+async def handle(broker: BrokerContext, request: Request) -> Reply:
+    def replacing(resource: Body) -> Update:
+        nulls = sorted(each.name for each in resource.configs if each.value is None)
+        if nulls:
+            raise ApiError(ErrorCode.invalid_request, f"Null value not supported for: {', '.join(nulls)}")
+        given = {each.name: each.value for each in resource.configs}
+        return lambda _: given
+
+    return await alter(broker, request, replacing)
+
+
+def refused(request: Request, code: ErrorCode, message: str | None) -> Body:
+    error = ApiError(code, message)
+    return _answer(request, [(each, error) for each in request.body.resources])
+
+
+async def alter(broker: BrokerContext, request: Request, update_of: Callable[[Body], Update]) -> Body:
+    """Change each resource by its update. Also serves IncrementalAlterConfigs."""
+    body = request.body
+    keys = [(each.resource_type, each.resource_name) for each in body.resources]
+    outcomes: list[tuple[Body, ApiError | None]] = []
+    for resource, key in zip(body.resources, keys, strict=True):
+        try:
+            if keys.count(key) > 1:
+                raise ApiError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            await in_time(_change(broker, resource, update_of, body.validate_only), TIMEOUT_S)
+            outcomes.append((resource, None))
+        except ApiError as error:
+            outcomes.append((resource, error))
+    return _answer(request, outcomes)
+
+
+async def _change(
+    broker: BrokerContext, resource: Body, update_of: Callable[[Body], Update], validate_only: bool
+) -> None:
+    if resource.resource_type == ResourceType.BROKER:
+        names = ", ".join(sorted(each.name for each in resource.configs))
+        raise ApiError(ErrorCode.invalid_request, f"Cannot update these configs dynamically: {names}")
+    if resource.resource_type != ResourceType.TOPIC:
+        raise ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
+    topic = resource.resource_name
+    check_name(topic)
+    if not broker.metadata.partitions(topic):
+        raise ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist.")
+    update = update_of(resource)
+
+    def checked(before: Mapping[str, str]) -> Mapping[str, str]:
+        after = update(before)
+        try:
+            LogConfig.of(broker.config.raw, after)
+        except ConfigError as error:
+            raise ApiError(ErrorCode.invalid_config, str(error)) from None
+        return after
+
+    if validate_only:
+        await broker.configs.refresh([topic])
+        checked(broker.configs.topic(topic))
+    else:
+        await broker.configs.change(f"topics/{topic}", checked)
+
+
+def _answer(request: Request, outcomes: list[tuple[Body, ApiError | None]]) -> Body:
+    make = request.maker
+    return make.root(
+        throttle_time=NO_THROTTLE,
+        responses=tuple(
+            make(
+                "AlterConfigsResourceResponse",
+                error_code=ErrorCode.none if error is None else error.code,
+                error_message=None if error is None else error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, error in outcomes
+        ),
+    )
