@@ -111,6 +111,8 @@ class Judge:
         self._damaged: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
         self._unseen: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
         """Replicas that lost power while in the ISR, and have not been out of it since."""
+        for broker_id in cluster.ids:
+            cluster.host(broker_id).before_death = self._look_once_more
 
     # What clients tell.
 
@@ -184,6 +186,13 @@ class Judge:
                     ):
                         self._changed(broker_id, partition, replica, last)
 
+    def _look_once_more(self) -> None:
+        """What a broker did in the moment of its death may have got out, and counts."""
+        try:
+            self.look()
+        except Violation as found:
+            self._told = found  # here it would end no more than the task that was struck
+
     def _look_at_coordination(self) -> None:
         self._zxid = self._tree.zxid
         node = self._tree.nodes.get(CONTROLLER_EPOCH)
@@ -209,8 +218,6 @@ class Judge:
             self.leader_changes += 1
         unseen = self._unseen[partition]
         unseen.intersection_update(state.isr)
-        if state.leader in unseen and partition not in self.void:
-            self._void(partition, f"broker {state.leader} leads, and was never seen to have lost power")
         if not unseen and set(state.isr) == set(self._cluster.partitions[partition]):
             self._damaged[partition].clear()
 
@@ -219,6 +226,8 @@ class Judge:
         life = self._cluster.host(broker_id).lives
         now = Seen(replica.leader_epoch, log.high_watermark, log.end_offset, replica.is_leader, life)
         self._seen[broker_id, partition] = now
+        if now.is_leader and broker_id in self._unseen[partition] and partition not in self.void:
+            self._void(partition, f"broker {broker_id} leads after a loss of power that no controller saw")
         if partition in self.void:
             return
         same_life = last is not None and last.life == life

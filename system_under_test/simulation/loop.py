@@ -320,7 +320,7 @@ class SimulatedLoop(AbstractEventLoop):
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        if not self._closed:
+        if not self._closed and not isinstance(context.get("exception"), Killed):
             self.failures.append(context)
 
     async def shutdown_asyncgens(self) -> None:

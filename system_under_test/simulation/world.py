@@ -62,6 +62,8 @@ class Host:
         self.clock_offset_ms = 0
         self.lives = 0
         self.node: Node | None = None
+        self.before_death: Callable[[], None] | None = None
+        """Called when its node is about to die: the last chance to look at it."""
 
     @property
     def alive(self) -> bool:
@@ -103,6 +105,8 @@ class Host:
             return False
         assert self.node is not None
         self._simulation.trace.add(self.name, how)
+        if self.before_death is not None:
+            self.before_death()
         self.node.kill()
         return True
 

@@ -234,6 +234,7 @@ def test_power_loss_voids(stage: Stage, how: str) -> None:
     else:
         _lose_power(stage, 2)
         stage.state(2, 1, (2, 3))
+        stage.puppet(2).lead(1, (2, 3))
     stage.judge.look()
     assert stage.judge.void == {T0}
     stage.puppet(2).lead(2, (2,))
