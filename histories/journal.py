@@ -338,6 +338,8 @@ def _json_frame(frame: Frame, document: Mapping[str, Any]) -> bytes:
 
 
 def _int64(numbers: Sequence[int | None], minus: int = 0) -> bytes:
+    if isinstance(numbers, array) and numbers.typecode == "q":
+        return (np.frombuffer(numbers, np.int64) - minus).tobytes()
     try:
         packed = np.fromiter(numbers, np.int64, len(numbers))
     except TypeError:

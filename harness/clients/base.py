@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -44,9 +45,9 @@ class Burst:
     statuses: list[Outcome]
     offsets: list[int | None]
     """As acknowledged."""
-    invoke_ns: list[int]
-    complete_ns: list[int | None]
-    """When the client reported the outcome; None: it had not, when patience ended."""
+    invoke_ns: array[int] | list[int]
+    complete_ns: array[int] | list[int | None]
+    """When the client reported the outcome; None: it had not, when patience ended. (An array has no None.)"""
     errors: dict[int, str] = field(default_factory=dict)
     """Error codes, by position."""
     usable: bool = True
@@ -56,6 +57,10 @@ class Burst:
     def all_ok(self) -> bool:
         """Nearly every burst is: its statuses need not be looked at one by one."""
         return self.statuses.count(Outcome.OK) == len(self.statuses)
+
+    @property
+    def all_reported(self) -> bool:
+        return isinstance(self.complete_ns, array) or None not in self.complete_ns
 
 
 @dataclass(slots=True)

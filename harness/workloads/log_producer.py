@@ -166,7 +166,7 @@ def record_burst(context: Context, op: int, burst: Burst, open_error: str) -> No
     else:
         type_ = Outcome.FAIL
     error = burst.errors[min(burst.errors)] if burst.errors else None
-    if None in burst.complete_ns:
+    if not burst.all_reported:
         error = error or open_error
     context.journal.complete_sends(
         op,
@@ -186,7 +186,7 @@ def _in_doubt(burst: Burst, acks: int) -> bool:
     if not burst.usable:
         return True
     if acks == 0:
-        return bool(burst.errors) or None in burst.complete_ns
+        return bool(burst.errors) or not burst.all_reported
     return not burst.all_ok and Outcome.INFO in burst.statuses
 
 
