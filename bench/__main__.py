@@ -3,7 +3,8 @@
     python -m bench [--ops 50000 1000000] [--large]
 
 Every figure is of a whole process, Spark's start included, with the peak memory of all its processes.
-``--large`` adds 10 M operations (about ten minutes and 3 GB of disk).
+``--large`` adds 10 M operations (about ten minutes and 3 GB of disk). Then importing and recording are
+measured (:mod:`bench.importing`, :mod:`bench.record`); recording needs an Apache Kafka, and says so where none is.
 """
 
 from __future__ import annotations
@@ -74,7 +75,13 @@ def main(arguments: list[str]) -> int:
                     f"| {1e6 * cost.seconds / ops:.1f} | {cost.peak_mib:.0f} MiB |",
                     flush=True,
                 )
-    return 0
+    # Imported here: the worker processes of an import load this module too, and need none of it.
+    from bench import importing, record
+
+    print("\nimporting a Jepsen history:", flush=True)
+    importing.main([])
+    print("\nrecording:", flush=True)
+    return record.main([])
 
 
 if __name__ == "__main__":
