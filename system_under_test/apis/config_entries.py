@@ -71,7 +71,7 @@ def _topic_entry(setting: TopicConfig, broker: Mapping[str, str], overrides: Map
         synonyms[0].source,
         False,
         tuple(synonyms),
-        _type(value, setting.default),
+        _type(setting.name, value),
         setting.doc,
     )
 
@@ -87,7 +87,7 @@ def broker_entries(config: BrokerConfig) -> list[Entry]:
             synonyms.append(Synonym(setting.name, setting.default, Source.DEFAULT))
         value = getattr(config, setting.name.replace(".", "_"))
         source = synonyms[0].source if synonyms else Source.DEFAULT
-        kind = _type(value, setting.default or "")
+        kind = _type(setting.name, value)
         found.append(Entry(setting.name, _text(value), source, True, tuple(synonyms), kind, setting.doc))
     return found
 
@@ -102,15 +102,15 @@ def _text(value: object) -> str | None:
     return str(value)
 
 
-def _type(value: object, default: str) -> ConfigType:
+_LONG_ENDINGS = (".ms", "retention.bytes", "flush.messages", "interval.messages")
+"""Numbers that Kafka reads as 64 bits: times, and limits that may be absent."""
+
+
+def _type(name: str, value: object) -> ConfigType:
     if isinstance(value, bool):
         return ConfigType.BOOLEAN
-    if isinstance(value, int):
-        return (
-            ConfigType.LONG
-            if abs(value) > 2**31 or (default.lstrip("-").isdecimal() and abs(int(default)) > 2**31)
-            else ConfigType.INT
-        )
+    if isinstance(value, int) or (value is None and name.endswith(_LONG_ENDINGS)):
+        return ConfigType.LONG if name.endswith(_LONG_ENDINGS) else ConfigType.INT
     if isinstance(value, float):
         return ConfigType.DOUBLE
     return ConfigType.LIST if isinstance(value, tuple) else ConfigType.STRING
