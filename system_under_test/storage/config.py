@@ -234,6 +234,15 @@ class LogConfig:
     def deletes_old_segments(self) -> bool:
         return "delete" in self.cleanup_policy
 
+    @property
+    def takes_batches_as_they_are(self) -> bool:
+        """A leader has nothing to look for, or to change, in the records themselves."""
+        return (
+            self.compression_type == "producer"
+            and self.message_timestamp_type == "CreateTime"
+            and "compact" not in self.cleanup_policy
+        )
+
     @staticmethod
     def of(broker: Mapping[str, str], overrides: Mapping[str, str]) -> LogConfig:
         """``broker``: the texts of a broker's own settings; names that no topic config follows are left alone."""

@@ -150,7 +150,8 @@ class Log:
         first_offset = offset = self.end_offset
         buffers: list[Buffer] = []
         placed: list[Placed] = []
-        record_count = 0
+        record_count = size = 0
+        newest = -1
         for batch in batches:
             header = batch.header
             buffers.append(_PREFIX.pack(offset, header.batch_length, leader_epoch))
@@ -158,11 +159,15 @@ class Log:
             last_offset = offset + header.last_offset_delta
             placed.append(Placed(last_offset, header.max_timestamp, header.size_bytes))
             record_count += header.record_count
+            size += header.size_bytes
+            newest = max(newest, header.max_timestamp)
             offset = last_offset + 1
         self.epochs.assign(leader_epoch, first_offset)
-        self._write(first_offset, buffers, placed, now_ms)
+        self._write(first_offset, buffers, placed, size, newest, now_ms)
         stamped = self.config.message_timestamp_type == "LogAppendTime"
-        return self._appended(first_offset, placed, record_count, now_ms if stamped else -1)
+        return AppendInfo(
+            first_offset, offset - 1, newest, now_ms if stamped else -1, self.start_offset, record_count, size
+        )
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Write the leader's batches as they are; a partial one at the end is ignored.
@@ -172,22 +177,26 @@ class Log:
         """
         view = memoryview(records)
         now_ms = self._world.clock.time_ms()
-        first_offset = self.end_offset
-        written: list[Placed] = []
-        record_count = 0
+        first_offset: int | None = None
+        record_count = total = 0
+        newest = -1
         for first, run in self._runs(view):
             placed = [Placed(header.last_offset, header.max_timestamp, header.size_bytes) for _, header in run]
             start, size = run[0][0], sum(each.size_bytes for each in placed)
-            if not written:
+            newest_of_run = max(each.max_timestamp for each in placed)
+            if first_offset is None:
                 first_offset = first
             for _, header in run:
                 epoch = header.partition_leader_epoch
                 if epoch >= 0 and epoch != self.epochs.latest_epoch():
                     self.epochs.assign(epoch, header.base_offset)
-            self._write(first, [view[start : start + size]], placed, now_ms)
-            written += placed
+            self._write(first, [view[start : start + size]], placed, size, newest_of_run, now_ms)
+            total += size
+            newest = max(newest, newest_of_run)
             record_count += sum(header.record_count for _, header in run)
-        return self._appended(first_offset, written, record_count, -1)
+        if first_offset is None:
+            first_offset = self.end_offset
+        return AppendInfo(first_offset, self.end_offset - 1, newest, -1, self.start_offset, record_count, total)
 
     def _runs(self, view: memoryview) -> Iterator[tuple[int, list[tuple[int, BatchHeader]]]]:
         """Checked batches in groups that fit a segment, each with its first offset."""
@@ -209,10 +218,16 @@ class Log:
         if run:
             yield run[0][1].base_offset, run
 
-    def _write(self, first_offset: int, buffers: Sequence[Buffer], placed: Sequence[Placed], now_ms: int) -> None:
+    def _write(
+        self,
+        first_offset: int,
+        buffers: Sequence[Buffer],
+        placed: Sequence[Placed],
+        size: int,
+        newest: int,
+        now_ms: int,
+    ) -> None:
         last_offset = placed[-1].last_offset
-        size = sum(each.size_bytes for each in placed)
-        newest = max(each.max_timestamp for each in placed)
         try:
             if self.active_segment.should_roll(size, newest, last_offset, now_ms):
                 self.roll()
@@ -226,17 +241,6 @@ class Log:
         except OSError as problem:
             _log.error("%s: append failed: %s", self.directory, problem)
             raise ApiError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {problem}") from problem
-
-    def _appended(self, first_offset: int, placed: Sequence[Placed], count: int, append_time_ms: int) -> AppendInfo:
-        return AppendInfo(
-            first_offset=first_offset,
-            last_offset=self.end_offset - 1,
-            max_timestamp=max((each.max_timestamp for each in placed), default=-1),
-            log_append_time_ms=append_time_ms,
-            log_start_offset=self.start_offset,
-            record_count=count,
-            size_bytes=sum(each.size_bytes for each in placed),
-        )
 
     def roll(self) -> None:
         """Begin a new segment exactly at the log's end. An empty active one is new enough."""

@@ -27,6 +27,8 @@ from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.storage.config import LogConfig
 from system_under_test.world import Buffer
 
+_LAST_CODEC = int(max(Compression))
+
 
 class AppendOrigin(Enum):
     CLIENT = "client"
@@ -45,7 +47,7 @@ def validate(records: Buffer, config: LogConfig, now_ms: int, origin: AppendOrig
     """The batches, ready to be written, or an :class:`ApiError` with Kafka's code for what is wrong."""
     view = memoryview(records)
     batches: list[Batch] = []
-    position, total = 0, len(view)
+    position, total, size = 0, len(view), 0
     if total == 0:
         raise ApiError(ErrorCode.invalid_record, "at least one record batch is required")
     while position < total:
@@ -53,8 +55,11 @@ def validate(records: Buffer, config: LogConfig, now_ms: int, origin: AppendOrig
         _check_content(header, config, now_ms, origin)
         data = view[position : position + header.size_bytes]
         position += header.size_bytes
-        batches.append(_as_configured(Batch(header, data), config, now_ms, origin))
-    size = sum(len(each.data) for each in batches)
+        batch = Batch(header, data)
+        if not config.takes_batches_as_they_are:
+            batch = _as_configured(batch, config, now_ms, origin)
+        batches.append(batch)
+        size += len(batch.data)
     if size > config.segment_bytes:
         raise ApiError(ErrorCode.record_list_too_large, f"{size} bytes, segment.bytes is {config.segment_bytes}")
     return batches
@@ -81,7 +86,7 @@ def _check_content(header: BatchHeader, config: LogConfig, now_ms: int, origin: 
         raise ApiError(
             ErrorCode.invalid_record, f"{header.record_count} records, the last delta is {header.last_offset_delta}"
         )
-    if header.attributes & 0x07 > max(Compression):
+    if header.attributes & 0x07 > _LAST_CODEC:
         raise ApiError(ErrorCode.unsupported_compression_type, f"codec {header.attributes & 0x07} is not known")
     if origin is AppendOrigin.CLIENT:
         if header.base_offset != 0:
