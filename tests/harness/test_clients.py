@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import confluent_kafka
@@ -133,6 +134,29 @@ def test_a_record_that_is_too_large_never_leaves(library: Library) -> None:
     burst = producer.send_burst([(TOPIC, 0)] * 2, [bytes(2_000_000), b"x"], patient())
     assert burst.statuses == [Outcome.FAIL, Outcome.OK]
     assert set(burst.errors) == {0}
+    producer.abandon()
+
+
+def test_each_send_has_its_times_inside_those_of_the_burst(library: Library) -> None:
+    """Also where the clock is read once for several sends."""
+    producer = library.producer(config(idempotence=False), "p")
+    handed_over: list[int] = []
+    began = time.monotonic_ns()
+    burst = producer.send_burst(
+        [(TOPIC, 0)] * 50,
+        [b"%d" % each for each in range(50)],
+        patient(),
+        lambda: handed_over.append(time.monotonic_ns()),
+    )
+    ended = time.monotonic_ns()
+    assert len(burst.invoke_ns) == len(burst.complete_ns) == 50
+    assert list(burst.invoke_ns) == sorted(burst.invoke_ns)
+    for invoke_ns, complete_ns in zip(burst.invoke_ns, burst.complete_ns, strict=True):
+        assert complete_ns is not None
+        assert began <= invoke_ns <= complete_ns <= ended
+    if isinstance(producer, LibrdkafkaProducer):  # the other one sends in a thread of its own
+        assert len(set(burst.invoke_ns)) > 1
+        assert burst.invoke_ns[-1] <= handed_over[0]
     producer.abandon()
 
 
