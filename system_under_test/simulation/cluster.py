@@ -11,6 +11,7 @@ from typing import Protocol
 from system_under_test.broker import Broker
 from system_under_test.bugs import NONE, Bugs
 from system_under_test.config import BrokerConfig
+from system_under_test.metadata.cache import PartitionInfo
 from system_under_test.replication.partition import Partition
 from system_under_test.simulation.client import SimpleClient
 from system_under_test.simulation.loop import Node
@@ -65,6 +66,10 @@ class SimulatedBroker(Protocol):
         """Its replicas."""
         ...
 
+    def told(self, partition: TopicPartition) -> PartitionInfo | None:
+        """What its metadata has of a partition."""
+        ...
+
     async def live(self) -> None:
         """Start and serve until the end of the process."""
         ...
@@ -84,6 +89,9 @@ class WholeBroker:
     def partitions(self) -> Mapping[TopicPartition, Partition]:
         context = self.broker._context
         return {} if context is None else context.replicas.partitions
+
+    def told(self, partition: TopicPartition) -> PartitionInfo | None:
+        return self.broker.metadata.partition(partition)
 
     async def live(self) -> None:
         await self.broker.start()

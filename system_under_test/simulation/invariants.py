@@ -2,7 +2,8 @@
 
 ==========================  ======================================================================================
 one-leader-per-epoch        no two brokers ever lead a partition in the same leader epoch
-epochs-go-forward           leader epochs (of a broker's replica, in ZooKeeper) and the controller epoch never go back
+epochs-go-forward           leader epochs (of a broker's replica, in its metadata, in ZooKeeper) and the controller
+                            epoch never go back
 watermark-within-isr        a leader's high watermark never passes the end of any in-sync replica's log
 logs-equal-below-watermark  what any replica has below its high watermark is what was committed there first
 committed-is-kept           whoever becomes leader has everything that was ever committed
@@ -35,8 +36,10 @@ from system_under_test.zookeeper.nodes import (
 )
 
 if TYPE_CHECKING:
+    from system_under_test.metadata.cache import PartitionInfo
     from system_under_test.replication.partition import Partition
     from system_under_test.simulation.cluster import SimulatedCluster
+    from system_under_test.simulation.loop import Node
 
 _READ_BYTES = 1 << 20
 
@@ -95,6 +98,11 @@ class Judge:
     def __init__(self, cluster: SimulatedCluster, min_insync_replicas: int) -> None:
         self._cluster = cluster
         self._tree = cluster.simulation.zookeeper.tree
+        self._hosts = [(each, cluster.host(each)) for each in cluster.ids]
+        self._partitions = sorted(cluster.partitions)
+        self._infos: dict[tuple[int, TopicPartition], PartitionInfo] = {}
+        self._informed: dict[int, Node] = {}
+        """In which life a broker was told what is in ``_infos``."""
         self._min_insync_replicas = min_insync_replicas
         self.committed = {partition: Committed() for partition in cluster.partitions}
         self.void: set[TopicPartition] = set()
@@ -172,19 +180,43 @@ class Judge:
         if self._tree.zxid != self._zxid:
             self._look_at_coordination()
         seen = self._seen
-        for broker_id, broker in self._cluster.brokers.items():
-            if self._cluster.is_running(broker_id):
-                for partition, replica in broker.partitions.items():
-                    log = replica.log
-                    last = seen.get((broker_id, partition))
-                    if (
-                        last is None
-                        or last.end_offset != log.end_offset
-                        or last.high_watermark != log.high_watermark
-                        or last.leader_epoch != replica.leader_epoch
-                        or last.is_leader is (replica.leadership is None)
-                    ):
-                        self._changed(broker_id, partition, replica, last)
+        for broker_id, host in self._hosts:
+            node = host.node
+            if node is None or not node.touched or not node.alive:
+                continue
+            node.touched = False
+            broker = self._cluster.brokers[broker_id]
+            for partition, replica in broker.partitions.items():
+                log = replica.log
+                last = seen.get((broker_id, partition))
+                if (
+                    last is None
+                    or last.end_offset != log.end_offset
+                    or last.high_watermark != log.high_watermark
+                    or last.leader_epoch != replica.leader_epoch
+                    or last.is_leader is (replica.leadership is None)
+                ):
+                    self._changed(broker_id, partition, replica, last)
+            for partition in self._partitions:
+                info = broker.told(partition)
+                if info is not None and info is not self._infos.get((broker_id, partition)):
+                    self._look_at_metadata(broker_id, node, partition, info)
+
+    def _look_at_metadata(self, broker_id: int, node: Node, partition: TopicPartition, info: PartitionInfo) -> None:
+        last = self._infos.get((broker_id, partition))
+        same_life = self._informed.get(broker_id) is node
+        self._infos[broker_id, partition] = info
+        if not same_life:
+            self._informed[broker_id] = node
+            for other in self._partitions:
+                if other != partition:
+                    self._infos.pop((broker_id, other), None)
+        elif last is not None and info.leader_epoch < last.leader_epoch:
+            raise Violation(
+                "epochs-go-forward",
+                partition,
+                f"metadata of broker {broker_id} showed epoch {last.leader_epoch}, then {info.leader_epoch}",
+            )
 
     def _look_once_more(self) -> None:
         """What a broker did in the moment of its death may have got out, and counts."""

@@ -37,7 +37,19 @@ class Killed(BaseException):
 class Node:
     """One life of a simulated process: from its start to its death. A restart is another Node."""
 
-    __slots__ = ("_fuse", "_loop", "_struck", "_tasks", "alive", "context", "held", "name", "paused", "plain")
+    __slots__ = (
+        "_fuse",
+        "_loop",
+        "_struck",
+        "_tasks",
+        "alive",
+        "context",
+        "held",
+        "name",
+        "paused",
+        "plain",
+        "touched",
+    )
 
     def __init__(self, loop: SimulatedLoop, name: str) -> None:
         self._loop = loop
@@ -46,6 +58,8 @@ class Node:
         self.paused = False
         self.plain = True
         """Runs without further questions: alive, not paused, no strike pending. One look per step."""
+        self.touched = False
+        """Did something since somebody looked and took this back."""
         self.held: deque[_Handle] = deque()
         self._fuse = 0
         self._struck: Callable[[], None] | None = None
@@ -241,8 +255,10 @@ class SimulatedLoop(AbstractEventLoop):
             while ready:
                 handle = pop()
                 node = handle.node
-                if node is not None and not node.plain and not node._admits(handle):
-                    continue
+                if node is not None:
+                    if not node.plain and not node._admits(handle):
+                        continue
+                    node.touched = True
                 moment_steps += 1
                 context = handle._context
                 if context is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from system_under_test.simulation.cluster import SimulatedCluster
 from system_under_test.simulation.invariants import Judge
@@ -11,9 +12,19 @@ from system_under_test.simulation.schedule import Fault, Kind, Role
 from system_under_test.simulation.zookeeper import HOST as ZOOKEEPER
 from system_under_test.types import TopicPartition
 from system_under_test.world import CoordinationError, Create, Delete
-from system_under_test.zookeeper.nodes import CONTROLLER, PREFERRED_REPLICA_ELECTION, encode_partition_list
+from system_under_test.zookeeper.nodes import (
+    CONTROLLER,
+    PREFERRED_REPLICA_ELECTION,
+    REASSIGN_PARTITIONS,
+    TopicAssignment,
+    encode_partition_list,
+    encode_reassignment,
+    topic_path,
+)
 
 _SLOWNESS_S = 0.4
+_REORDERED_AFTER_S = 0.08
+"""By then a controller that is well has put the replicas in their new order."""
 
 Undo = Callable[[], None]
 
@@ -96,6 +107,8 @@ class Nemesis:
                 self._simulation.board.drop_connections(name, other)
             case Kind.PREFERRED_ELECTION:
                 self._elect_preferred()
+            case Kind.MOVE_LEADER:
+                self._move_leader(fault.target.partition)
             case Kind.MOVE_CONTROLLER:
                 if self._cluster.controller() is not None:
                     self._simulation.zookeeper.administer([Delete(CONTROLLER)])
@@ -164,11 +177,19 @@ class Nemesis:
 
         return heal
 
+    # An administrator's wishes.
+
     def _elect_preferred(self) -> None:
         partitions: list[TopicPartition] = sorted(self._cluster.partitions)
-        try:
-            self._simulation.zookeeper.administer(
-                [Create(PREFERRED_REPLICA_ELECTION, encode_partition_list(partitions))]
-            )
-        except CoordinationError:
-            return  # one is under way
+        self._wish(Create(PREFERRED_REPLICA_ELECTION, encode_partition_list(partitions)))
+
+    def _move_leader(self, partition: TopicPartition) -> None:
+        node = self._simulation.zookeeper.tree.nodes[topic_path(partition.topic)]
+        replicas = TopicAssignment.decode(partition.topic, node.data).partitions[partition.partition]
+        turned = (*replicas[1:], replicas[0])
+        self._wish(Create(REASSIGN_PARTITIONS, encode_reassignment({partition: turned})))
+        self._simulation.loop.world_at(self._simulation.loop.time() + _REORDERED_AFTER_S, self._elect_preferred)
+
+    def _wish(self, change: Create) -> None:
+        with suppress(CoordinationError):  # one is under way
+            self._simulation.zookeeper.administer([change])

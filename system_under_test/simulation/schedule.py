@@ -38,6 +38,8 @@ class Kind(Enum):
     DROP_CONNECTIONS = "drop connections"
     SLOW = "slow"
     PREFERRED_ELECTION = "preferred election"
+    MOVE_LEADER = "move leader"
+    """The partition's replicas are put in another order, and the first of them is elected: nobody leaves the ISR."""
     MOVE_CONTROLLER = "move controller"
     """``/controller`` is deleted."""
 
@@ -90,28 +92,69 @@ _WEIGHTS: dict[Kind, int] = {
     Kind.EXPIRE: 2,
     Kind.DROP_CONNECTIONS: 2,
     Kind.SLOW: 3,
-    Kind.PREFERRED_ELECTION: 4,
-    Kind.MOVE_CONTROLLER: 2,
+    Kind.PREFERRED_ELECTION: 2,
+    Kind.MOVE_LEADER: 4,
+    Kind.MOVE_CONTROLLER: 3,
 }
 _ROLE_WEIGHTS: dict[Role, int] = {Role.BROKER: 2, Role.LEADER: 3, Role.FOLLOWER: 2, Role.CONTROLLER: 2}
-_MOMENTARY = frozenset({Kind.EXPIRE, Kind.DROP_CONNECTIONS, Kind.PREFERRED_ELECTION, Kind.MOVE_CONTROLLER})
+_MOMENTARY = frozenset(
+    {Kind.EXPIRE, Kind.DROP_CONNECTIONS, Kind.PREFERRED_ELECTION, Kind.MOVE_LEADER, Kind.MOVE_CONTROLLER}
+)
 _SHORT_S, _LONG_S = 0.3, 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """What a schedule is about. Many bugs need several faults of related kinds close together."""
+
+    kinds: tuple[Kind, ...]
+    at_most: int
+    """Kinds in one schedule."""
+    pauses_s: tuple[float, ...]
+    """One of them is the mean time between faults."""
+    longest_s: float = _LONG_S
+
+
+_THEMES: tuple[tuple[Theme, int], ...] = (
+    (Theme(tuple(Kind), 7, (0.3, 1.0, 2.5)), 2),
+    (
+        # Leaders change faster than ISRs: followers have to find out where histories part.
+        Theme(
+            (Kind.MOVE_LEADER, Kind.CUT, Kind.CUT_OUT, Kind.CUT_IN, Kind.ISOLATE, Kind.SLOW, Kind.KILL, Kind.PAUSE),
+            8,
+            (0.2, 0.5),
+            1.5,
+        ),
+        1,
+    ),
+    (
+        # Controllers change while their requests are under way.
+        Theme(
+            (Kind.MOVE_CONTROLLER, Kind.EXPIRE, Kind.MOVE_LEADER, Kind.SLOW, Kind.PAUSE, Kind.CUT_FROM_ZOOKEEPER),
+            6,
+            (0.1, 0.4),
+            3.0,
+        ),
+        1,
+    ),
+)
 
 
 def random_schedule(
     random: Random, brokers: tuple[int, ...], partitions: list[TopicPartition], seconds: float
 ) -> list[Fault]:
     """Faults in the order of time. They overlap; some follow each other at once, some leave time to recover."""
-    kinds = random.sample(list(Kind), random.randint(2, 7))
+    theme = random.choices([each for each, _ in _THEMES], [weight for _, weight in _THEMES])[0]
+    kinds = random.sample(theme.kinds, random.randint(2, theme.at_most))
     weights = [_WEIGHTS[kind] for kind in kinds]
-    pause_s = random.choice((0.3, 1.0, 2.5))
+    pause_s = random.choice(theme.pauses_s)
     faults: list[Fault] = []
     at_s = random.uniform(0.1, 1.5)
     while at_s < seconds:
         kind = random.choices(kinds, weights)[0]
         role = random.choices(list(_ROLE_WEIGHTS), list(_ROLE_WEIGHTS.values()))[0]
         target = Target(role, random.choice(brokers), random.choice(partitions))
-        for_s = 0.0 if kind in _MOMENTARY else _SHORT_S * (_LONG_S / _SHORT_S) ** random.random()
+        for_s = 0.0 if kind in _MOMENTARY else _SHORT_S * (theme.longest_s / _SHORT_S) ** random.random()
         faults.append(Fault(at_s, kind, target, random.choice(brokers), for_s, _amount(kind, random)))
         at_s += random.expovariate(1 / pause_s)
     return faults
