@@ -69,6 +69,8 @@ class Reassignments:
             log.error("%s is deleted: %s", nodes.REASSIGN_PARTITIONS, error)
             await self._core.store.delete(nodes.REASSIGN_PARTITIONS)
             return
+        if not wanted:
+            await self._core.store.delete(nodes.REASSIGN_PARTITIONS)
         refused: list[TopicPartition] = []
         for partition in sorted(wanted):
             try:
