@@ -17,7 +17,7 @@ from contextlib import suppress
 from importlib import metadata
 from typing import NoReturn
 
-from harness.commands import check, cluster, doctor, explain, run, runs, synth
+from harness.commands import admin, check, cluster, doctor, explain, run, runs, synth
 from harness.exits import Exit, UsageError
 from harness.interrupts import interrupt_on_signals
 
@@ -52,7 +52,7 @@ def parser() -> Parser:
     top.add_argument("--version", action="version", version=f"tidemark {_version()}")
     top.add_argument("--debug", action="store_true", help="show the traceback of a failure of Tidemark's own")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=Parser)
-    for each in (run, check, explain, runs, synth, cluster, doctor):
+    for each in (run, check, explain, runs, synth, cluster, admin, doctor):
         each.add(commands)
     return top
 

@@ -11,7 +11,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,11 @@ class ClusterStatus:
 
 class LocalCluster:
     def __init__(self, folder: Path, plan: TargetPlan) -> None:
+        # A chaos run wants leaders to go home soon; whoever uses a cluster by hand expects Kafka's own patience.
+        plan = replace(plan, settings={"leader.imbalance.check.interval.seconds": "300", **plan.settings})
         self.folder = folder
         self.fleet = DetachedFleet(folder)
         self.target = ShippedTarget(plan, logs=folder / "logs", data=folder / "data", fleet=self.fleet)
-        self._plan = plan
 
     def up(self) -> None:
         """Start what is not running, and wait until it serves."""

@@ -46,13 +46,23 @@ class WireClient:
             raise TargetError(f"the broker at {self.address} does not serve {api.name}")
         return max(usable)
 
-    def make(self, api: ApiKey, name: str, **fields: Any) -> Body:
+    def make(self, api: ApiKey, kind: str, /, **fields: Any) -> Body:
         """A nested part of a request."""
-        return maker(api, self.version(api), False)(name, **fields)
+        return maker(api, self.version(api), False)(kind, **fields)
 
     def request(self, api: ApiKey, **fields: Any) -> Body:
         version = self.version(api)
         return self._exchange(api, version, maker(api, version, False).root(**fields))
+
+    def metadata(self, topics: tuple[Body, ...] | None) -> Body:
+        """Of these topics, of all (None), or of the brokers alone ()."""
+        return self.request(
+            ApiKey.METADATA,
+            topics=topics,
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+        )
 
     def close(self) -> None:
         self._socket.close()
@@ -103,7 +113,7 @@ def connect_controller(bootstrap: str) -> WireClient:
     """The controller, which alone takes changes."""
     client = connect(bootstrap)
     try:
-        metadata = client.request(ApiKey.METADATA, topics=(), allow_auto_topic_creation=False)
+        metadata = client.metadata(())
     finally:
         client.close()
     for broker in metadata.brokers:
