@@ -7,94 +7,115 @@ The same pass over the operations counts them by outcome.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
-from checkers.load import NONE, History
+from checkers.exchange import Columns
+from checkers.found import Result
+from checkers.load import NONE
 from checkers.rows import Ints
+from checkers.scan import codes, numbers
+from histories.schema import F, Outcome
 
-if TYPE_CHECKING:
-    from pyspark.sql import Row
-
-_SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("n", pa.int64())])
-
-
-def operations(history: History) -> dict[str, int]:
-    """Counts by ``f:type``, and of what is wrong with the operations: ``backwards``, ``overlapping``; their
-    number (``ops``), and the lowest, highest and sum of their numbers."""
-    spark = history.ops.sparkSession
-    parts = max(spark.sparkContext.defaultParallelism, history.meta.counts.get("ops", 0) // 1_000_000)
-    narrow = history.ops.selectExpr(
-        "process", "op", "invoke_ns", f"COALESCE(complete_ns, {NONE}L) AS complete_ns", "f", "type"
-    ).repartition(parts, "process")
-    counted: dict[str, int] = {}
-    for row in narrow.mapInArrow(_count_operations, "name string, n long").collect():
-        if row.name == "lowest":
-            counted["lowest"] = min(counted.get("lowest", row.n), row.n)
-        elif row.name in ("highest", "last_ns"):
-            counted[row.name] = max(counted.get(row.name, row.n), row.n)
-        else:
-            counted[row.name] = counted.get(row.name, 0) + row.n
-    return counted
+TEXT = ("f", "type")
+NUMBERS = ("op", "process", "invoke_ns", "complete_ns")
 
 
-def _count_operations(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    received = [batch for batch in batches if batch.num_rows]
-    if not received:
-        return
-    table = pa.Table.from_batches(received)
-    counts: dict[str, int] = {}
-    for row in table.group_by(["f", "type"]).aggregate([([], "count_all")]).to_pylist():
-        counts[f"{row['f']}:{row['type']}"] = row["count_all"]
-    process, op, invoke_ns, complete_ns = (
-        table.column(name).to_numpy() for name in ("process", "op", "invoke_ns", "complete_ns")
-    )
-    counts |= _numbers(op, process, invoke_ns, complete_ns)
-    yield pa.RecordBatch.from_pylist([{"name": name, "n": int(n)} for name, n in counts.items()], _SCHEMA)
+@dataclass
+class Operations:
+    """What the pieces of ``ops`` say, and what they say together."""
+
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By f and type."""
+    ranges: list[tuple[int, int, int]] = field(default_factory=list)
+    """Of each piece: lowest and highest number of an operation, and how many different ones it has."""
+    last_ns: int = 0
+    backwards: int = 0
+
+    @staticmethod
+    def of(table: pa.Table) -> tuple[Operations, dict[str, Ints]]:
+        """The summary of a piece, and the columns that :func:`overlapping` wants by process."""
+        columns = {name: numbers(table, name) for name in NUMBERS}
+        if not table.num_rows:
+            return Operations(), columns
+        op, began, ended = (columns[name] for name in ("op", "invoke_ns", "complete_ns"))
+        code = len(Outcome) * codes(table, "f", tuple(F)).astype(np.int64) + codes(table, "type", tuple(Outcome))
+        names = [(f.value, outcome.value) for f in F for outcome in Outcome]
+        counts = {names[each]: n for each, n in enumerate(np.bincount(code).tolist()) if n}
+        sorted_op = op if (op[1:] >= op[:-1]).all() else np.sort(op)
+        different = 1 + int((sorted_op[1:] != sorted_op[:-1]).sum())
+        return Operations(
+            counts,
+            [(int(sorted_op[0]), int(sorted_op[-1]), different)],
+            max(int(ended.max()), int(began.max())),
+            int(((ended != NONE) & (ended < began)).sum()),
+        ), columns
+
+    def add(self, other: Operations) -> None:
+        for name, n in other.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + n
+        self.ranges += other.ranges
+        self.last_ns = max(self.last_ns, other.last_ns)
+        self.backwards += other.backwards
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def outcomes(self) -> dict[str, dict[str, int]]:
+        """By f, then by type, in the order of their names."""
+        found: dict[str, dict[str, int]] = {}
+        for (f, outcome), n in sorted(self.counts.items()):
+            found.setdefault(f, {})[outcome] = n
+        return found
+
+    @property
+    def dense(self) -> bool:
+        """Numbered from 0 without a gap or a repetition: the pieces' ranges are full and lie end to end."""
+        following = 0
+        for lowest, highest, different in sorted(self.ranges):
+            if lowest != following or highest - lowest + 1 != different:
+                return False
+            following = highest + 1
+        return following == self.total
 
 
-def _numbers(op: Ints, process: Ints, invoke_ns: Ints, complete_ns: Ints) -> dict[str, Any]:
-    order = np.lexsort((op, process))
-    same = process[order][1:] == process[order][:-1]
-    ended = complete_ns[order][:-1]
-    overlapping = same & ((ended == NONE) | (ended > invoke_ns[order][1:]))
-    return {
-        "ops": len(op),
-        "lowest": op.min(),
-        "highest": op.max(),
-        "numbers": len(np.unique(op)),
-        "last_ns": max(int(complete_ns.max()), int(invoke_ns.max())),
-        "backwards": ((complete_ns != NONE) & (complete_ns < invoke_ns)).sum(),
-        "overlapping": overlapping.sum(),
-    }
+def overlapping(columns: Columns) -> int:
+    """Operations, all of some processes, that began while another of their process was open."""
+    order = np.lexsort((columns["op"], columns["process"]))
+    process, began, ended = (columns[name][order] for name in ("process", "invoke_ns", "complete_ns"))
+    same = process[1:] == process[:-1]
+    return int((same & ((ended[:-1] == NONE) | (ended[:-1] > began[1:]))).sum())
 
 
-def broken_assumptions(history: History, counted: dict[str, int], tallies: dict[str, int]) -> list[str]:
+def resent(value: Ints) -> tuple[int, int] | None:
+    """The lowest value that is there more than once, and how often."""
+    ordered = np.sort(value)
+    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if not len(again):
+        return None
+    first = int(ordered[again[0]])
+    return first, int((ordered == first).sum())
+
+
+def broken_assumptions(operations: Operations, result: Result) -> list[str]:
     reasons = []
-    twice = tallies.get("#value-sent-twice", 0)
+    twice = result.tallies.get("#value-sent-twice", 0)
     if twice:
         reasons.append(f"{twice} values were sent more than once to one key: values must be unique")
-    else:
-        again = _sent_to_two_keys(history)
-        if again is not None:
-            reasons.append(f"value {again.value} was sent {again.n} times: values must be unique within a run")
-    total = counted.get("ops", 0)
-    if total and (counted["lowest"] != 0 or counted["highest"] != total - 1 or counted["numbers"] != total):
-        reasons.append(
-            f"operations are not numbered densely from 0: {total} rows, {counted['lowest']} to {counted['highest']}"
-        )
-    if counted.get("backwards"):
-        reasons.append(f"{counted['backwards']} operations complete before they were invoked")
-    if counted.get("overlapping"):
-        reasons.append(f"{counted['overlapping']} operations began while another of the same process was open")
+    elif result.resent is not None:
+        value, n = result.resent
+        reasons.append(f"value {value} was sent {n} times: values must be unique within a run")
+    if not operations.dense:
+        lowest = min(each[0] for each in operations.ranges)
+        highest = max(each[1] for each in operations.ranges)
+        reasons.append(f"operations are not numbered densely from 0: {operations.total} rows, {lowest} to {highest}")
+    if operations.backwards:
+        reasons.append(f"{operations.backwards} operations complete before they were invoked")
+    overlaps = result.tallies.get("#overlapping", 0)
+    if overlaps:
+        reasons.append(f"{overlaps} operations began while another of the same process was open")
     return reasons
-
-
-def _sent_to_two_keys(history: History) -> Row | None:
-    from pyspark.sql import functions as fn
-
-    sends = history.mops.where("kind = 'send' AND value IS NOT NULL").select("value")
-    return sends.groupBy("value").agg(fn.count("*").alias("n")).where("n > 1").first()

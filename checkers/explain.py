@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
+
 from checkers.load import History
 from checkers.result import Example
+from checkers.rows import Ints
+from checkers.scan import Chunk, chunks, numbers
 
 _EVIDENCE_ROWS = 12
+_MOST_ROWS = 20_000
+"""Taken from one row group; a poll of an example may have returned very many records."""
 _EVIDENCE = (
     "op", "mop", "pos", "process", "kind", "f", "type", "status", "key", "offset", "value", "phase", "isolation",
     "invoke_ns", "complete_ns", "commit_ns", "defect",
@@ -42,19 +49,47 @@ def explain(history: History, cases: Sequence[Case]) -> dict[Case, Example]:
 
 
 def _rows_around(history: History, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    from pyspark.sql import functions as fn
-
     if not cases:
         return []
     values = sorted({v for c in cases for v in (c.value, c.other_value) if v is not None})
     ops = sorted(
         {op for c in cases if c.value is None or c.anomaly.endswith("poll") for op in (c.op,) if op is not None}
     )
-    wanted = fn.col("value").isin(values)
-    if ops:
-        wanted = wanted | fn.col("op").isin(ops)
-    found = history.mops.where(wanted).select(*_EVIDENCE).limit(20000).collect()
-    return [row.asDict() for row in found]
+    wanted = Wanted(np.array(values, dtype=np.int64), np.array(ops, dtype=np.int64))
+    work = chunks(history.folder, "mops", wanted.may_be_in)
+    return history.spark.parallelize(work, len(work)).flatMap(wanted).collect() if work else []
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Steps with one of these values, or of one of these operations."""
+
+    values: Ints
+    ops: Ints
+
+    def may_be_in(self, group: pq.RowGroupMetaData) -> bool:
+        """By the least and greatest value and operation in a row group."""
+        columns = {group.column(index).path_in_schema: group.column(index) for index in range(group.num_columns)}
+        for wanted, column in ((self.values, columns["value"]), (self.ops, columns["op"])):
+            known = column.statistics
+            if known is None or not known.has_min_max:
+                # nothing but nulls has no least value, and is none of these
+                if known is None or known.null_count != group.num_rows:
+                    return True
+            elif ((wanted >= known.min) & (wanted <= known.max)).any():
+                return True
+        return False
+
+    def __call__(self, chunk: Chunk) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for path, group in chunk.groups:
+            with pq.ParquetFile(path) as file:
+                table = file.read_row_group(group, columns=["value", "op"], use_threads=False)
+                mine = np.isin(numbers(table, "value"), self.values) | np.isin(numbers(table, "op"), self.ops)
+                if mine.any():
+                    whole = file.read_row_group(group, columns=list(_EVIDENCE), use_threads=False)
+                    found += whole.take(np.flatnonzero(mine)[:_MOST_ROWS]).to_pylist()
+        return found
 
 
 def _example(history: History, case: Case, rows: list[dict[str, Any]]) -> Example:

@@ -1,28 +1,54 @@
-"""Cases found in a partition: columns of one shape for every anomaly."""
+"""Cases found in a partition: rows of one shape for every anomaly, and what else a partition reports."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from checkers.load import NONE
 from checkers.rows import Bools, Ints
 
-PLACE = ("key", "value", "offset", "process", "op", "step", "other_op", "other_offset", "other_value")
 
-SCHEMA = pa.schema(
-    [
-        pa.field("anomaly", pa.string()),
-        pa.field("n", pa.int64()),
-        pa.field("fatal_n", pa.int64()),
-        pa.field("fatal", pa.bool_()),
-        *(pa.field(name, pa.int64()) for name in PLACE),
-    ]
-)
-SPARK_SCHEMA = "anomaly string, n long, fatal_n long, fatal boolean, " + ", ".join(f"{name} long" for name in PLACE)
+class Row(NamedTuple):
+    """One case, or the first of ``n`` that are not named."""
+
+    anomaly: str
+    n: int
+    fatal_n: int
+    fatal: bool
+    key: int | None = None
+    value: int | None = None
+    offset: int | None = None
+    process: int | None = None
+    op: int | None = None
+    step: int | None = None
+    """mop * 2^32 + pos."""
+    other_op: int | None = None
+    other_offset: int | None = None
+    other_value: int | None = None
+
+
+@dataclass
+class Result:
+    """What one partition reports, and what all of them do together."""
+
+    cases: list[Row] = field(default_factory=list)
+    tallies: dict[str, int] = field(default_factory=dict)
+    """Numbers that are not anomalies, by a name with ``#`` in front; those of the partitions are added up."""
+    steps: dict[int, int] = field(default_factory=dict)
+    """See :mod:`checkers.steps`."""
+    resent: tuple[int, int] | None = None
+    """A value that was sent more than once, and how often; the lowest one."""
+
+    def add(self, other: Result) -> None:
+        self.cases += other.cases
+        for name, n in other.tallies.items():
+            self.tallies[name] = self.tallies.get(name, 0) + n
+        for code, n in other.steps.items():
+            self.steps[code] = self.steps.get(code, 0) + n
+        self.resent = min((each for each in (self.resent, other.resent) if each is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -33,7 +59,7 @@ class Found:
     fatal: Bools
     columns: dict[str, Ints]
 
-    def rows(self, most: int | None) -> list[dict[str, Any]]:
+    def rows(self, most: int | None) -> list[Row]:
         """One row per case; or at most ``most`` of them, worst and earliest first, which stand for all."""
         count = len(self.fatal)
         if not count:
@@ -42,19 +68,15 @@ class Found:
         if most is not None:
             first = self.columns.get("op", chosen)
             chosen = np.lexsort((first, ~self.fatal))[:most]
-        rows = []
-        for index in chosen.tolist():
-            row: dict[str, Any] = {"anomaly": self.anomaly, "fatal": bool(self.fatal[index]), "n": 1}
-            row["fatal_n"] = int(row["fatal"])
-            for name, column in self.columns.items():
-                row[name] = None if column[index] == NONE else int(column[index])
-            rows.append(row)
+        rows = [self._row(index) for index in chosen.tolist()]
         if most is not None:
-            rows[0]["n"] = count - len(rows) + 1
-            rows[0]["fatal_n"] = int(self.fatal.sum()) - sum(row["fatal_n"] for row in rows[1:])
+            others = sum(row.fatal_n for row in rows[1:])
+            rows[0] = rows[0]._replace(n=count - len(rows) + 1, fatal_n=int(self.fatal.sum()) - others)
         return rows
 
-
-def tally(name: str, count: int) -> dict[str, Any]:
-    """A number that is not an anomaly; its name starts with ``#``."""
-    return {"anomaly": f"#{name}", "n": int(count), "fatal_n": 0, "fatal": False}
+    def _row(self, index: int) -> Row:
+        fatal = bool(self.fatal[index])
+        place: dict[str, Any] = {
+            name: None if column[index] == NONE else int(column[index]) for name, column in self.columns.items()
+        }
+        return Row(self.anomaly, 1, int(fatal), fatal, **place)

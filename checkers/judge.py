@@ -9,23 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkers.assumptions import broken_assumptions, operations
+from checkers.assumptions import broken_assumptions
 from checkers.coverage import unserved
 from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
-from checkers.found import PLACE, SPARK_SCHEMA
 from checkers.load import History, has_transactions, open_history
-from checkers.load import rows as rows_of
-from checkers.metrics import Measured, StepCount, document
+from checkers.metrics import Measured, decoded, document
 from checkers.names import ANOMALIES
-from checkers.partition import checker
+from checkers.pipeline import checked
 from checkers.promises import PromiseOverride
 from checkers.result import Finding, Judgement, Verdict
 from histories.meta import Meta
 from histories.read import open_history as open_folder
 
 if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
+    from pyspark import SparkContext
 
 EXAMPLES = 8
 """At most so many examples of each anomaly; the count is always of all cases."""
@@ -34,7 +32,7 @@ NORMAL = ("int-send-skip",)
 
 
 def judge(
-    spark: SparkSession,
+    spark: SparkContext,
     folder: Path,
     *,
     path_label: str,
@@ -55,7 +53,7 @@ def judge(
 
 
 def _judge(
-    spark: SparkSession,
+    spark: SparkContext,
     folder: Path,
     meta: Meta,
     only: frozenset[str] | None,
@@ -64,20 +62,18 @@ def _judge(
 ) -> Judgement:
     history = open_history(spark, folder, meta, promises)
     progress("looking for anomalies")
-    rows = find(history, transactions=has_transactions(folder), most=EXAMPLES)
-    tallies, found, steps = _sorted_out(rows)
-    progress("checking assumptions")
-    counted = operations(history)
-    measured = Measured(_outcomes(counted), steps, counted.get("last_ns", 0))
+    result, operations = checked(history, transactions=has_transactions(folder), most=EXAMPLES)
+    found = [Case(*row) for row in result.cases]
+    measured = Measured(operations.outcomes, decoded(result.steps), operations.last_ns)
     found += unserved(folder, meta, bool(promises.void))
     unseen = sum(case.count for case in found if case.anomaly == "unseen")
     if only is not None:
         found = [case for case in found if case.anomaly in only]
     progress("explaining")
     findings = _findings(history, found)
-    metrics = document(measured, tallies, findings)
+    metrics = document(measured, result.tallies, findings)
     faults = faults_of(folder)
-    reasons = broken_assumptions(history, counted, tallies)
+    reasons = broken_assumptions(operations, result)
     if unseen:
         reasons.append(f"{unseen} committed values were never read, and no final scan of their keys is complete")
     reasons += _unscanned(folder)
@@ -86,63 +82,6 @@ def _judge(
     verdict = _verdict(findings, reasons, missing, lacking)
     reasons += [f"expected {name}, and it did not show" for name in missing]
     return Judgement("", verdict, tuple(findings), tuple(reasons + lacking), metrics, faults, tuple(quiet))
-
-
-def find(history: History, *, transactions: bool, most: int | None) -> list[Row]:
-    """Every case (``most`` None), or counts of all and the worst few of each anomaly; and the tallies.
-
-    A partition names at most ``most`` examples of each anomaly and counts the others, so what reaches the
-    driver does not grow with the number of cases.
-    """
-    shared = rows_of(history, transactions=transactions)
-    check = checker(history, most=most, transactions=transactions)
-    found = shared.mapInArrow(check, SPARK_SCHEMA)
-    if not transactions:
-        return found.collect()
-    from pyspark.sql import functions as fn
-
-    is_part = fn.col("anomaly").startswith("#txn-")
-    missing = fn.expr("anomaly = '#txn-missing'")
-    torn = (
-        found.where(is_part)
-        .groupBy("op")
-        .agg(
-            fn.count_if(missing).alias("missing"), fn.count_if(~missing).alias("present"),
-            fn.bool_or(fn.when(missing, fn.col("fatal"))).alias("fatal"), fn.min("process").alias("process"),
-            fn.min(fn.when(missing, fn.struct("key", "value", "offset"))).alias("at"),
-        )
-        .where("missing > 0 AND present > 0")
-        .selectExpr(
-            "'torn-transaction' AS anomaly", "1L AS n", "CASE WHEN fatal THEN 1L ELSE 0L END AS fatal_n", "fatal",
-            "at.key AS key", "at.value AS value", "at.offset AS offset", "process", "op", "0L AS step",
-            "NULL AS other_op", "NULL AS other_offset", "NULL AS other_value",
-        )
-    )  # fmt: skip
-    return found.where(~is_part).unionByName(torn).collect()
-
-
-def _sorted_out(rows: list[Row]) -> tuple[dict[str, int], list[Case], list[StepCount]]:
-    tallies: dict[str, int] = {}
-    found: list[Case] = []
-    steps: list[StepCount] = []
-    for row in rows:
-        if row.anomaly.startswith("#step:"):
-            steps.append(StepCount(row.key, row.anomaly.removeprefix("#step:"), row.value, row.n))
-        elif row.anomaly.startswith("#"):
-            tallies[row.anomaly] = tallies.get(row.anomaly, 0) + row.n
-        else:
-            place = {name: row[name] for name in PLACE}
-            found.append(Case(row.anomaly, row.n, row.fatal_n, row.fatal, **place))
-    return tallies, found, steps
-
-
-def _outcomes(counted: dict[str, int]) -> dict[str, dict[str, int]]:
-    outcomes: dict[str, dict[str, int]] = {}
-    for name, n in sorted(counted.items()):
-        f, colon, kind = name.partition(":")
-        if colon:
-            outcomes.setdefault(f, {})[kind] = n
-    return outcomes
 
 
 def _findings(history: History, found: list[Case]) -> list[Finding]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from checkers.result import Finding
+from checkers.steps import OUTCOMES, SECOND_SHIFT
 from checkers.steps import PER_OCTAVE as _PER_OCTAVE
 
 _LAG_PER_OCTAVE = 8
@@ -22,6 +23,15 @@ class StepCount:
     """ok, info or fail of a send; polled."""
     bucket: int
     n: int
+
+
+def decoded(counts: Mapping[int, int]) -> list[StepCount]:
+    """The counts of :mod:`checkers.steps`, in the order of time."""
+    bucket = (1 << (SECOND_SHIFT - 2)) - 1
+    return [
+        StepCount(code >> SECOND_SHIFT, OUTCOMES[code & 3], (code >> 2) & bucket, n)
+        for code, n in sorted(counts.items())
+    ]
 
 
 @dataclass(frozen=True)

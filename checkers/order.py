@@ -67,7 +67,7 @@ class Versions:
     @staticmethod
     def of(rows: Rows, known: Bools, committed: Bools, firm: Bools) -> Versions:
         which = (known, known & committed, firm, firm & committed)
-        return Versions(*(np.unique(place(rows.key[mask], rows.offset[mask])) for mask in which))
+        return Versions(*(np.sort(place(rows.key[mask], rows.offset[mask])) for mask in which))
 
 
 def polls(

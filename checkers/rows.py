@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,55 +20,80 @@ _OFFSET_BITS = 44
 """An offset and the rank of its key share one int64: 2^44 offsets, 2^19 keys in a partition."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Columns of equal length; ``key`` is below zero where a send's topic was deleted while it was open."""
+class _Column:
+    """A column of Rows, taken from its source when it is first asked for: a check uses a few of them."""
 
-    key: Ints
-    value: Ints
-    offset: Ints
-    process: Ints
-    op: Ints
-    step: Ints
-    invoke_ns: Ints
-    complete_ns: Ints
-    commit_ns: Ints
-    producer: Ints
-    worker: Ints
-    fate: Ints
-    flags: Ints
+    def __set_name__(self, owner: type[Rows], name: str) -> None:
+        self._name = name
+
+    def __get__(self, rows: Rows, owner: type[Rows]) -> Ints:
+        return rows.column(self._name)
+
+
+class Rows:
+    """Columns of equal length; ``key`` is below zero where a send's topic was deleted while it was open.
+
+    ``where`` and ``take`` choose rows; only the columns that are then used are copied.
+    """
+
+    key = _Column()
+    value = _Column()
+    offset = _Column()
+    process = _Column()
+    op = _Column()
+    step = _Column()
+    invoke_ns = _Column()
+    complete_ns = _Column()
+    commit_ns = _Column()
+    producer = _Column()
+    worker = _Column()
+    fate = _Column()
+    flags = _Column()
+
+    def __init__(self, source: Mapping[str, Ints], index: Ints | None = None) -> None:
+        self._source = source
+        self._index = index
+        self._taken: dict[str, Ints] = {}
+        self._count = len(source["key"]) if index is None else len(index)
 
     @staticmethod
-    def of(table: pa.Table, promises: Promises) -> Rows:
-        columns: dict[str, Any] = {
-            name: table.column(name).to_numpy().astype(np.int64, copy=False) for name in Rows.__annotations__
-        }
-        sent = (columns["flags"] & 1).astype(bool)
-        # a send with acks=0 is reported delivered by a client that knows nothing
-        blind = sent & promises.acks_zero[columns["producer"]]
-        columns["fate"] = np.where(blind, INFO, columns["fate"])
-        columns["flags"] = np.where(blind, columns["flags"] & ~_bit("acked"), columns["flags"])
-        return Rows(**columns)
+    def of(given: Mapping[str, Ints], promises: Promises) -> Rows:
+        """The rows in the order of their operations."""
+        columns: dict[str, Any] = {**given, "flags": given["flags"].astype(np.int16)}
+        if promises.acks_zero.any():
+            # a send with acks=0 is reported delivered by a client that knows nothing
+            sent = (columns["flags"] & _bit("sent")) != 0
+            blind = sent & promises.acks_zero[columns["producer"]]
+            columns["fate"] = np.where(blind, INFO, columns["fate"])
+            columns["flags"] = np.where(blind, columns["flags"] & ~_bit("acked"), columns["flags"])
+        return Rows(columns)
+
+    def column(self, name: str) -> Ints:
+        if self._index is None:
+            return self._source[name]
+        if name not in self._taken:
+            self._taken[name] = self._source[name][self._index]
+        return self._taken[name]
 
     def flag(self, name: str) -> Bools:
         return np.asarray((self.flags & _bit(name)) != 0)
 
     def where(self, mask: Bools) -> Rows:
-        return Rows(**{name: getattr(self, name)[mask] for name in Rows.__annotations__})
+        return self.take(np.flatnonzero(mask))
 
     def take(self, order: Ints) -> Rows:
-        return Rows(**{name: getattr(self, name)[order] for name in Rows.__annotations__})
+        return Rows(self._source, order if self._index is None else self._index[order])
 
     @property
     def has_offset(self) -> Bools:
         return np.asarray(self.offset != NONE)
 
     def __len__(self) -> int:
-        return len(self.key)
+        return self._count
 
 
 def _bit(flag: str) -> int:
-    return 1 << list(FLAGS).index(flag)
+    return 1 << FLAGS.index(flag)
 
 
 @dataclass(frozen=True)

@@ -1,56 +1,46 @@
-"""The one Spark session of a command, tuned so that a small history is judged in about the time Spark takes to start.
+"""The one Spark of a command.
 
-Small data wants few shuffle partitions and no UI; large data wants the same plans to spill. Adaptive
-execution merges small partitions, so the number below is the ceiling for parallelism, not a cost.
+The checks are jobs on Spark's core (:mod:`checkers.pipeline`): they need no session of Spark SQL, whose start costs as
+much as all the rest.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from checkers.java import find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # pieces are packed already
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+}
+_LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "8",
-    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.autoBroadcastJoinThreshold": "32m",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.log.level": "ERROR",
-    "spark.cleaner.referenceTracking": "true",
 }
 
 
-def start(master: str | None = None) -> SparkSession:
+def start(master: str | None = None) -> SparkContext:
     """Start Spark on ``master``, by default on all cores of this machine."""
+    java = find_java()
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ["JAVA_HOME"] = str(java.home)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
+    master = master or "local[*]"
+    memory = os.environ.get("TIDEMARK_SPARK_MEMORY", "1g")
+    from pyspark import SparkConf, SparkContext
 
-    scratch = Path(tempfile.gettempdir()) / "tidemark-spark"
-    builder = SparkSession.builder.master(master or "local[*]").appName("tidemark")
-    for name, value in _SETTINGS.items():
-        builder = builder.config(name, value)
-    if master is None or master.startswith("local"):
-        builder = (
-            builder.config("spark.driver.memory", os.environ.get("TIDEMARK_SPARK_MEMORY", "3g"))
-            .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
-            .config("spark.driver.extraJavaOptions", "-XX:+UseParallelGC -XX:TieredStopAtLevel=4 -Xshare:auto")
-        )
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    conf = SparkConf().setMaster(master).setAppName("tidemark").setAll(list(_SETTINGS.items()))
+    if master.startswith("local"):
+        conf.setAll([*_LOCAL.items(), ("spark.driver.memory", memory)])
+        # the machine moves whole columns and touches no row: compiling thoroughly would cost more than it brings
+        conf.set("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+    return SparkContext(conf=conf)

@@ -6,8 +6,6 @@ not grow with the history.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from checkers.load import NONE, OK
@@ -15,25 +13,28 @@ from checkers.rows import Rows
 
 PER_OCTAVE = 12
 OUTCOMES = ("ok", "info", "fail", "polled")
+SECOND_SHIFT = 12
+"""A code is a second, in front of ten bits of bucket and two of outcome."""
 
 
-def step_counts(rows: Rows) -> list[dict[str, Any]]:
-    """``#step:OUTCOME``, with the second in ``key`` and the latency bucket in ``value``."""
+def step_counts(rows: Rows) -> dict[int, int]:
+    """How often each code occurs; ``checkers.metrics.decoded`` reads them."""
     part = rows.where(~rows.flag("boundary") & ~rows.flag("final"))
+    if not len(part):
+        return {}
     done = np.where(part.complete_ns == NONE, part.invoke_ns, part.complete_ns)
     second = done // 10**9
     outcome = np.where(part.flag("sent"), part.fate, 3)
-    latency = np.log2(np.maximum(done - part.invoke_ns, 1000).astype(np.float64))
-    bucket = np.where(outcome == OK, np.floor(PER_OCTAVE * latency).astype(np.int64), 0)
-    packed, counts = np.unique((second << 16) | (bucket << 2) | outcome, return_counts=True)
-    return [
-        {
-            "anomaly": f"#step:{OUTCOMES[code & 3]}",
-            "n": n,
-            "fatal_n": 0,
-            "fatal": False,
-            "key": code >> 16,
-            "value": (code >> 2) & 0x3FFF,
-        }
-        for code, n in zip(packed.tolist(), counts.tolist(), strict=True)
-    ]
+    bucket = np.zeros(len(part), dtype=np.int64)
+    ok = np.flatnonzero(outcome == OK)
+    latency = np.maximum(done[ok] - part.invoke_ns[ok], 1000).astype(np.float64)
+    bucket[ok] = np.floor(PER_OCTAVE * np.log2(latency)).astype(np.int64)
+    first = int(second.min())
+    code = ((second - first) << SECOND_SHIFT) | (bucket << 2) | outcome
+    if int(code.max()) <= 8 * len(code) + 2**16:
+        counts = np.bincount(code)
+        codes = np.flatnonzero(counts)
+        counts = counts[codes]
+    else:
+        codes, counts = np.unique(code, return_counts=True)
+    return dict(zip((codes + (first << SECOND_SHIFT)).tolist(), counts.tolist(), strict=True))

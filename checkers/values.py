@@ -21,12 +21,12 @@ a read_committed reader returned (``checkers.load``). Deleted keys are exempt fr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from checkers.found import Found, tally
+from checkers.found import Found
 from checkers.load import FAIL, INFO, NONE, OK
 from checkers.promises import Promises
 from checkers.rows import Bools, Ints, KeyTable, Rows, starts_of
@@ -290,7 +290,7 @@ def _first_polled(steps: Rows, boundary: Bools, starts: Ints, fallback: Ints) ->
     return np.where(known, steps.offset[np.where(known, index, 0)], fallback)
 
 
-def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[dict[str, Any]]:
+def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> dict[str, int]:
     """What the metrics and the assumptions count per value."""
     at = Settings.of(values, promises, keys)
     send = values.send_row != NONE
@@ -298,16 +298,16 @@ def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> l
     zero = promises.acks_zero[np.where(values.producer == NONE, -1, values.producer)]
     delivered = send & ~refused & ((values.fate == OK) | zero)
     due = (values.home == NONE) | (values.home >= at.raw_start)
-    found = [
-        tally("value-sent-twice", int((values.sends > 1).sum())),
-        tally("missing-of-sent", int((delivered & at.kept & at.raw & ~values.in_raw & due).sum())),
-    ]
+    found = {
+        "#value-sent-twice": int((values.sends > 1).sum()),
+        "#missing-of-sent": int((delivered & at.kept & at.raw & ~values.in_raw & due).sum()),
+    }
     ack_ns = _of_send(values, rows.complete_ns)
     known = (values.acked != NONE) & (ack_ns != NONE) & (values.read_ns != NONE)
     lag = np.floor(8 * np.log2(np.maximum(values.read_ns[known] - ack_ns[known], 1000))).astype(np.int64)
-    buckets, counts = np.unique(lag, return_counts=True)
-    found += [tally(f"lag:{b}", n) for b, n in zip(buckets.tolist(), counts.tolist(), strict=True)]
-    return [row for row in found if row["n"]]
+    counts = np.bincount(lag)
+    found |= {f"#lag:{bucket}": int(counts[bucket]) for bucket in np.flatnonzero(counts).tolist()}
+    return {name: n for name, n in found.items() if n}
 
 
 def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
@@ -329,31 +329,35 @@ def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
     return Found("phantom", fatal, {name: getattr(one, name) for name in names})
 
 
-def transaction_parts(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[dict[str, Any]]:
+def transaction_parts(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> dict[str, Ints]:
     """For torn-transaction: of each committed transaction, which of its values here are in the read_committed scan."""
     at = Settings.of(values, promises, keys)
     due = np.where(values.home == NONE, at.strict_start == 0, values.home >= at.strict_start)
     judged = np.flatnonzero(values.txn & values.committed & at.strict & at.kept & due)
-    op = _of_send(values, rows.op)[judged]
-    process = _of_send(values, rows.process)[judged]
-    parts = []
-    for n, entry in enumerate(judged.tolist()):
-        here = bool(values.in_committed[entry])
-        home = int(values.home[entry])
-        parts.append(
-            {
-                "anomaly": "#txn-present" if here else "#txn-missing",
-                "n": 1,
-                "fatal_n": 0,
-                "fatal": bool(at.safe[entry]) and not promises.void,
-                "op": int(op[n]),
-                "process": int(process[n]),
-                "key": int(values.key[entry]),
-                "value": int(values.value[entry]),
-                "offset": None if home == NONE else home,
-            }
-        )
-    return parts
+    return {
+        "op": _of_send(values, rows.op)[judged],
+        "process": _of_send(values, rows.process)[judged],
+        "key": values.key[judged],
+        "value": values.value[judged],
+        "offset": values.home[judged],
+        "missing": (~values.in_committed[judged]).astype(np.int64),
+        "fatal": (at.safe[judged] & (not promises.void)).astype(np.int64),
+    }
+
+
+def torn(parts: Mapping[str, Ints]) -> Found:
+    """Transactions of which some values are there and some are missing, from all of their parts."""
+    order = np.lexsort((parts["value"], parts["key"], 1 - parts["missing"], parts["op"]))
+    sorted_parts = {name: column[order] for name, column in parts.items()}
+    starts = starts_of(sorted_parts["op"])
+    missing = _reduce(np.add, sorted_parts["missing"], starts)
+    present = _reduce(np.add, 1 - sorted_parts["missing"], starts)
+    fatal = _reduce(np.add, sorted_parts["missing"] * sorted_parts["fatal"], starts) > 0
+    hit = (missing > 0) & (present > 0)
+    # a transaction's first part is a missing one, of the lowest key and value
+    first = starts[hit]
+    columns = {name: sorted_parts[name][first] for name in ("key", "value", "offset", "process", "op")}
+    return Found("torn-transaction", fatal[hit], columns | {"step": np.zeros(len(first), dtype=np.int64)})
 
 
 def _of_send(values: Values, column: Ints) -> Ints:

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from harness.exits import Exit, UsageError, worst
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from checkers.promises import PromiseOverride
     from checkers.result import Judgement
@@ -123,7 +123,7 @@ class Checking:
         self._store = store
         self._output = output
         self._cleanup = cleanup
-        self._session: SparkSession | None = None
+        self._session: SparkContext | None = None
 
     def all(self, paths: Iterable[str]) -> Exit:
         return worst([self._one(each) for each in paths])
@@ -164,7 +164,7 @@ class Checking:
             return judgement
         return replace(judgement, meta={**judgement.meta, "plan": source.plan_name()})
 
-    def _spark(self) -> SparkSession:
+    def _spark(self) -> SparkContext:
         if self._session is None:
             from checkers import session
 

@@ -10,11 +10,11 @@ import pytest
 from checkers.session import start
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkContext]:
     session = start("local[2]")
     yield session
     session.stop()

@@ -10,20 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from checkers.load import History, has_transactions, open_history
-from checkers.load import rows as rows_of
-from checkers.partition import checker
+from checkers.load import NONE, History, has_transactions, open_history
+from checkers.metrics import decoded
+from checkers.narrow import NUMBERS, TEXT, narrowed
+from checkers.partition import Checker
+from checkers.pipeline import proved_transactions, stray_values
 from checkers.promises import PromiseOverride
+from checkers.rows import Ints
+from checkers.scan import chunks, read
+from checkers.values import torn
 from histories.meta import Meta
 from histories.writer import HistoryWriter
 from tests.checkers.reference import ANOMALIES, Cases
 from tests.checkers.strategies import IDENTITY
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 Row = dict[str, Any]
 
@@ -34,10 +40,12 @@ class Collected:
     transactions: bool
     rows: pa.Table
     """Of all partitions."""
+    strays: Ints
+    """Values whose key is unknown."""
 
     def of_keys(self, keys: Iterable[int]) -> pa.Table:
         """As a partition that got no other keys; sends without a known key go everywhere here."""
-        return self.rows.filter(pc.is_in(self.rows.column("key"), pa.array([*keys, -1], pa.int32())))
+        return self.rows.filter(pc.is_in(self.rows.column("key"), pa.array([*keys, -1], pa.int64())))
 
 
 def write(folder: Path, tables: Mapping[str, pa.Table], meta: Meta) -> Meta:
@@ -47,23 +55,52 @@ def write(folder: Path, tables: Mapping[str, pa.Table], meta: Meta) -> Meta:
         return writer.close(meta)
 
 
-def collect(spark: SparkSession, folder: Path, meta: Meta, override: PromiseOverride | None = None) -> Collected:
+def collect(spark: SparkContext, folder: Path, meta: Meta, override: PromiseOverride | None = None) -> Collected:
     history = open_history(spark, folder, meta, override or PromiseOverride())
     transactions = has_transactions(folder)
-    return Collected(history, transactions, rows_of(history, transactions=transactions).toArrow())
+    proved = proved_transactions(history, 2) if transactions else np.zeros(0, dtype=np.int64)
+    row_groups = [table for chunk in chunks(folder, "mops") for _, table in read(chunk, NUMBERS, TEXT)]
+    rows = pa.concat_tables(pa.table(narrowed(each, proved)) for each in row_groups)
+    return Collected(history, transactions, rows, stray_values(history))
 
 
 def check(collected: Collected, parts: Iterable[pa.Table]) -> list[list[Row]]:
-    """Everything that the checks say of the rows of each partition."""
-    run = checker(collected.history, most=None, transactions=collected.transactions)
-    return [[row for batch in run(iter(rows.to_batches())) for row in batch.to_pylist()] for rows in parts]
+    """Everything that the checks say of the rows of each partition: cases, and by names with ``#`` the tallies, the
+    counted steps and the parts of transactions."""
+    run = Checker.of(collected.history, strays=collected.strays, most=None, transactions=collected.transactions)
+    return [_said(run, rows) for rows in parts]
+
+
+def _said(run: Checker, rows: pa.Table) -> list[Row]:
+    if not rows.num_rows:
+        return []
+    result, parts = run.check({name: rows.column(name).to_numpy() for name in rows.column_names})
+    found = result.cases + (torn(parts).rows(None) if parts else [])
+    tallies = [{"anomaly": name, "n": n, "key": None, "value": None} for name, n in result.tallies.items()]
+    steps = [
+        {"anomaly": f"#step:{each.outcome}", "n": each.n, "key": each.second, "value": each.bucket}
+        for each in decoded(result.steps)
+    ]
+    return [row._asdict() for row in found] + tallies + steps + _parts(parts)
+
+
+def _parts(columns: Mapping[str, Ints]) -> list[Row]:
+    rows = pa.table(dict(columns)).to_pylist() if columns else []
+    return [
+        {
+            **row,
+            "anomaly": "#txn-missing" if row["missing"] else "#txn-present",
+            "fatal": bool(row["fatal"]),
+            "offset": None if row["offset"] == NONE else row["offset"],
+        }
+        for row in rows
+    ]
 
 
 def cases_of(found: Iterable[Row]) -> dict[str, Cases]:
-    """In the reference's terms. What is torn Spark finds from all partitions' parts; here from these rows."""
-    rows = list(found)
+    """In the reference's terms."""
     cases: dict[str, Cases] = {name: set() for name in ANOMALIES}
-    for row in [*rows, *_torn(rows)]:
+    for row in found:
         if row["anomaly"] in cases:
             identity, fatal = identity_of(row), row["fatal"]
             assert (identity, fatal) not in cases[row["anomaly"]], f"reported twice: {row}"
@@ -76,13 +113,3 @@ def identity_of(row: Row) -> tuple[int | None, ...]:
     if row["step"] is not None:
         places["mop"], places["pos"] = divmod(row["step"], 2**32)
     return tuple(places[name] for name in IDENTITY[row["anomaly"]])
-
-
-def _torn(rows: list[Row]) -> list[Row]:
-    present = {row["op"] for row in rows if row["anomaly"] == "#txn-present"}
-    missing = [row for row in rows if row["anomaly"] == "#txn-missing" and row["op"] in present]
-    fatal = {row["op"] for row in missing if row["fatal"]}
-    return [
-        {"anomaly": "torn-transaction", "op": op, "step": None, "fatal": op in fatal}
-        for op in sorted({row["op"] for row in missing})
-    ]

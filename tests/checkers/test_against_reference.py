@@ -18,7 +18,7 @@ from tests.checkers.smallest import GUILTY, INNOCENT, Writer
 from tests.checkers.strategies import Generated, generate
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 CASES = 1000
 SHOWN = 5
@@ -27,17 +27,17 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("seed", range(1, 11))
-def test_a_thousand_random_histories_in_one_job(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+def test_a_thousand_random_histories_in_one_job(spark: SparkContext, tmp_path: Path, seed: int) -> None:
     drawn = generate(seed, CASES)
     _compare(spark, tmp_path, drawn)
 
 
-def test_histories_without_transactions(spark: SparkSession, tmp_path: Path) -> None:
+def test_histories_without_transactions(spark: SparkContext, tmp_path: Path) -> None:
     """The checkers leave out the settling of transactions where there are none."""
     _compare(spark, tmp_path, without_transactions(CASES))
 
 
-def test_the_smallest_histories(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_smallest_histories(spark: SparkContext, tmp_path: Path) -> None:
     history = merged([_built(each.write) for each in GUILTY] + [_built(each.write) for each in INNOCENT])
     expected = judge(history)
     assert all(expected.values())
@@ -50,7 +50,7 @@ def _built(write: Writer) -> History:
     return History.of(builder.tables(), builder.meta())
 
 
-def _compare(spark: SparkSession, tmp_path: Path, drawn: Generated) -> None:
+def _compare(spark: SparkContext, tmp_path: Path, drawn: Generated) -> None:
     found = judge_on_spark(spark, tmp_path / "history", drawn.plain_tables(), drawn.meta)
     lines = differences(drawn, found)
     assert not lines, f"{len(lines)} differences, the first:\n" + "\n".join(lines[:SHOWN])

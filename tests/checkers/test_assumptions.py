@@ -1,104 +1,154 @@
-"""What the checks take for granted: counted in each partition, judged from the sums."""
+"""What the checks take for granted: counted in each row group and partition, judged from the sums."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers import assumptions
-from checkers.load import NONE, History
+from checkers.assumptions import Operations, broken_assumptions, overlapping, resent
+from checkers.found import Result
+from checkers.load import NONE
+from histories.schema import OPS
 
-FINE = {"ops": 3, "lowest": 0, "highest": 2, "numbers": 3, "last_ns": 60, "backwards": 0, "overlapping": 0}
-NOWHERE = cast(History, None)
+Op = tuple[int, int, int, int | None]
+"""Its number, process, invocation and completion."""
 
 
-def counted(*ops: tuple[int, int, int, int | None], kinds: str = "send:ok") -> dict[str, int]:
-    """Each op: its number, process, invocation and completion."""
-    f, kind = kinds.split(":")
+def table(*ops: Op, kind: str = "send:ok") -> pa.Table:
+    f, outcome = kind.split(":")
     rows = [
-        {
-            "op": op,
-            "process": process,
-            "invoke_ns": start,
-            "complete_ns": NONE if end is None else end,
-            "f": f,
-            "type": kind,
-        }
+        {"op": op, "process": process, "invoke_ns": start, "complete_ns": end, "f": f, "type": outcome}
         for op, process, start, end in ops
     ]
-    batch = pa.RecordBatch.from_pylist(rows)
-    empty = batch.slice(0, 0)
-    (found,) = assumptions._count_operations(iter([empty, batch, empty]))
-    return {row["name"]: row["n"] for row in found.to_pylist()}
+    schema = pa.schema([OPS.field(name) for name in ("op", "process", "invoke_ns", "complete_ns", "f", "type")])
+    return pa.Table.from_pylist(rows, schema)
+
+
+def counted(*ops: Op, kind: str = "send:ok") -> Operations:
+    return Operations.of(table(*ops, kind=kind))[0]
+
+
+def overlaps(*ops: Op) -> int:
+    return overlapping(Operations.of(table(*ops))[1])
+
+
+FINE = ((0, 1, 10, 20), (2, 1, 20, 30), (1, 2, 15, 60))
 
 
 def test_nothing_is_counted_of_nothing() -> None:
-    assert list(assumptions._count_operations(iter([]))) == []
-    empty = pa.RecordBatch.from_pylist([], pa.schema([("op", pa.int64())]))
-    assert list(assumptions._count_operations(iter([empty]))) == []
+    assert counted() == Operations()
+    assert Operations().dense
+    assert overlaps() == 0
 
 
 def test_one_after_the_other_is_fine() -> None:
-    found = counted((0, 1, 10, 20), (2, 1, 20, 30), (1, 2, 15, 60))
-    assert found == {**FINE, "send:ok": 3}
+    found = counted(*FINE)
+    assert found == Operations({("send", "ok"): 3}, [(0, 2, 3)], 60, 0)
+    assert (found.total, found.dense, overlaps(*FINE)) == (3, True, 0)
+
+
+def test_outcomes_by_name() -> None:
+    found = counted((0, 1, 10, 20), kind="txn:info")
+    found.add(counted((1, 1, 10, 20), (2, 1, 10, 20), kind="txn:fail"))
+    found.add(counted((3, 1, 10, 20), kind="poll:ok"))
+    assert found.outcomes == {"poll": {"ok": 1}, "txn": {"fail": 2, "info": 1}}
+    assert list(found.outcomes) == ["poll", "txn"]
+    assert list(found.outcomes["txn"]) == ["fail", "info"]
 
 
 def test_a_process_that_begins_before_its_last_operation_ended() -> None:
-    assert counted((0, 1, 10, 21), (1, 1, 20, 30))["overlapping"] == 1
-    assert counted((1, 1, 20, 30), (0, 1, 10, 21))["overlapping"] == 1, "sorted by number, not as they come"
-    assert counted((0, 1, 10, 21), (1, 2, 20, 30))["overlapping"] == 0
+    assert overlaps((0, 1, 10, 21), (1, 1, 20, 30)) == 1
+    assert overlaps((1, 1, 20, 30), (0, 1, 10, 21)) == 1, "sorted by number, not as they come"
+    assert overlaps((0, 1, 10, 21), (1, 2, 20, 30)) == 0
 
 
 def test_a_process_that_goes_on_after_an_operation_that_never_ended() -> None:
-    assert counted((0, 1, 10, None), (1, 1, 20, 30))["overlapping"] == 1
-    assert counted((0, 1, 10, 15), (1, 1, 20, None))["overlapping"] == 0
-    assert counted((0, 1, 10, None), (1, 2, 20, None))["overlapping"] == 0
+    assert overlaps((0, 1, 10, None), (1, 1, 20, 30)) == 1
+    assert overlaps((0, 1, 10, 15), (1, 1, 20, None)) == 0
+    assert overlaps((0, 1, 10, None), (1, 2, 20, None)) == 0
 
 
 def test_an_operation_that_ends_before_it_began() -> None:
-    assert counted((0, 1, 10, 9))["backwards"] == 1
-    assert counted((0, 1, 10, 10))["backwards"] == 0
-    assert counted((0, 1, 10, None))["backwards"] == 0
+    assert counted((0, 1, 10, 9)).backwards == 1
+    assert counted((0, 1, 10, 10)).backwards == 0
+    assert counted((0, 1, 10, None)).backwards == 0
 
 
-def test_numbers_and_the_last_moment() -> None:
-    twice = counted((4, 1, 10, 20), (4, 2, 10, 30), (7, 3, 90, None))
-    assert (twice["ops"], twice["numbers"], twice["lowest"], twice["highest"]) == (3, 2, 4, 7)
-    assert twice["last_ns"] == 90
-    assert counted((0, 1, 10, 95), (1, 2, 90, None))["last_ns"] == 95
+def test_the_last_moment() -> None:
+    found = counted((4, 1, 10, 20), (4, 2, 10, 30), (7, 3, 90, None))
+    assert found.last_ns == 90
+    assert counted((0, 1, 10, 95), (1, 2, 90, None)).last_ns == 95
+    found.add(counted((8, 1, 10, 20)))
+    assert found.last_ns == 90
 
 
-def reasons(
-    monkeypatch: pytest.MonkeyPatch, found: dict[str, int], tallies: dict[str, int] | None = None, again: Any = None
-) -> list[str]:
-    monkeypatch.setattr(assumptions, "_sent_to_two_keys", lambda _: again)
-    return assumptions.broken_assumptions(NOWHERE, found, tallies or {})
+def test_pieces_are_added_up_in_any_order() -> None:
+    one, two = counted((0, 1, 10, 9), (1, 1, 20, 30)), counted((2, 1, 40, 50), (3, 1, 60, 5))
+    found = Operations()
+    found.add(two)
+    found.add(one)
+    assert (found.total, found.backwards, found.last_ns, found.dense) == (4, 2, 60, True)
 
 
-def test_what_holds_is_not_mentioned(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reasons(monkeypatch, FINE, {"#missing-of-sent": 3}) == []
-    assert reasons(monkeypatch, {}) == [], "an empty history breaks nothing"
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [(1, 2, 3)],
+        [(-1, 0, 1)],
+        [(0, 1, 3)],
+        [(0, 0, 1)],
+        [(0, 1), (3, 4)],
+        [(0, 1), (1, 2)],
+        [(0, 1), (0, 1)],
+        [(0, 1, 1), (2, 3)],
+        [(0, 1, 1), (3,)],
+    ],
+)
+def test_numbers_that_are_not_dense(numbers: list[tuple[int, ...]]) -> None:
+    found = Operations()
+    for piece in numbers:
+        found.add(counted(*((op, number, 10, 20) for number, op in enumerate(piece))))
+    assert not found.dense
+    total, lowest, highest = sum(map(len, numbers)), min(map(min, numbers)), max(map(max, numbers))
+    assert broken_assumptions(found, Result()) == [
+        f"operations are not numbered densely from 0: {total} rows, {lowest} to {highest}"
+    ]
 
 
-@pytest.mark.parametrize("wrong", [{"lowest": 1}, {"lowest": -1}, {"highest": 3}, {"highest": 1}, {"numbers": 2}])
-def test_numbers_that_are_not_dense(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, int]) -> None:
-    (reason,) = reasons(monkeypatch, {**FINE, **wrong})
-    assert "not numbered densely from 0: 3 rows" in reason
+def test_values_that_occur_again() -> None:
+    assert resent(np.array([7, 5, 9, 5, 7, 7])) == (5, 2)
+    assert resent(np.array([7, 5, 9])) is None
+    assert resent(np.zeros(0, dtype=np.int64)) is None
+    together = Result(resent=(7, 3))
+    together.add(Result(resent=(5, 2)))
+    together.add(Result())
+    assert together.resent == (5, 2)
 
 
-def test_times_that_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reasons(monkeypatch, {**FINE, "backwards": 1}) == ["1 operations complete before they were invoked"]
-    assert reasons(monkeypatch, {**FINE, "overlapping": 2}) == [
+def test_what_holds_is_not_mentioned() -> None:
+    assert broken_assumptions(counted(*FINE), Result(tallies={"#missing-of-sent": 3, "#overlapping": 0})) == []
+    assert broken_assumptions(Operations(), Result()) == [], "an empty history breaks nothing"
+
+
+def test_times_that_do_not_fit() -> None:
+    assert broken_assumptions(counted((0, 1, 10, 9)), Result()) == ["1 operations complete before they were invoked"]
+    assert broken_assumptions(counted(*FINE), Result(tallies={"#overlapping": 2})) == [
         "2 operations began while another of the same process was open"
     ]
 
 
-def test_values_that_are_not_unique(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert reasons(monkeypatch, FINE, {"#value-sent-twice": 2}) == [
+def test_values_that_are_not_unique() -> None:
+    assert broken_assumptions(counted(*FINE), Result(tallies={"#value-sent-twice": 2}, resent=(5, 2))) == [
         "2 values were sent more than once to one key: values must be unique"
     ]
-    again = SimpleNamespace(value=5, n=2)
-    assert reasons(monkeypatch, FINE, again=again) == ["value 5 was sent 2 times: values must be unique within a run"]
+    assert broken_assumptions(counted(*FINE), Result(resent=(5, 2))) == [
+        "value 5 was sent 2 times: values must be unique within a run"
+    ]
+
+
+def test_columns_go_on_by_process() -> None:
+    columns = Operations.of(table((0, 3, 10, None)))[1]
+    assert {name: column.tolist() for name, column in columns.items()} == {
+        "op": [0], "process": [3], "invoke_ns": [10], "complete_ns": [NONE],
+    }  # fmt: skip

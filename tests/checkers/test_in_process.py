@@ -11,21 +11,21 @@ from tests.checkers.exhibits import VARIANTS, Exhibit, smallest_exhibit, variant
 from tests.checkers.in_process import check, collect
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 pytestmark = pytest.mark.spark
 
 
-def test_each_smallest_history_alone_in_its_partition(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_smallest_history_alone_in_its_partition(spark: SparkContext, tmp_path: Path) -> None:
     _compare(spark, smallest_exhibit(tmp_path / "smallest"))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_under_other_promises(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_under_other_promises(spark: SparkContext, tmp_path: Path, name: str) -> None:
     _compare(spark, variant_exhibit(tmp_path, name))
 
 
-def _compare(spark: SparkSession, exhibit: Exhibit) -> None:
+def _compare(spark: SparkContext, exhibit: Exhibit) -> None:
     collected = collect(spark, exhibit.folder, exhibit.meta, exhibit.override)
     parts = [collected.of_keys(keys) for keys in exhibit.parts] or [collected.rows]
     lines = exhibit.differences(check(collected, parts))

@@ -16,7 +16,7 @@ from histories.jepsen import import_jepsen
 from histories.synth import ENTAILS, synthesize
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 pytestmark = pytest.mark.spark
 
@@ -30,7 +30,7 @@ def counts(judgement: Judgement) -> dict[str, int]:
     return {each.anomaly: each.count for each in judgement.findings}
 
 
-def test_a_healthy_history_is_valid(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_healthy_history_is_valid(spark: SparkContext, tmp_path: Path) -> None:
     synthesize(tmp_path / "h", 3000, 4, 0, {}, 3)
     judgement = judge(spark, tmp_path / "h", path_label="h")
     assert judgement.verdict is Verdict.VALID, judgement.reasons
@@ -39,7 +39,7 @@ def test_a_healthy_history_is_valid(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", sorted(ENTAILS))
-def test_exactly_what_was_injected_is_found(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_exactly_what_was_injected_is_found(spark: SparkContext, tmp_path: Path, name: str) -> None:
     synthesize(tmp_path / "h", 4000, 6, 0, {name: 3}, 11)
     judgement = judge(spark, tmp_path / "h", path_label="h")
     found = counts(judgement)
@@ -58,7 +58,7 @@ def jepsen_verdicts() -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("expected", jepsen_verdicts(), ids=lambda each: str(each["file"]))
-def test_delivery_and_order_agree_with_jepsen(spark: SparkSession, tmp_path: Path, expected: dict[str, object]) -> None:
+def test_delivery_and_order_agree_with_jepsen(spark: SparkContext, tmp_path: Path, expected: dict[str, object]) -> None:
     import_jepsen(FIXTURES / str(expected["file"]), tmp_path / "h")
     judgement = judge(spark, tmp_path / "h", path_label=str(expected["file"]))
     theirs = expected["counts"]
@@ -70,7 +70,7 @@ def test_delivery_and_order_agree_with_jepsen(spark: SparkSession, tmp_path: Pat
         assert judgement.verdict in (Verdict.INVALID, Verdict.UNKNOWN)
 
 
-def test_a_value_sent_twice_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_value_sent_twice_is_unknown(spark: SparkContext, tmp_path: Path) -> None:
     b = HistoryBuilder()
     b.send(process=0, key=0, value=1, offset=0)
     b.send(process=0, key=0, value=1, offset=1)
@@ -80,7 +80,7 @@ def test_a_value_sent_twice_is_unknown(spark: SparkSession, tmp_path: Path) -> N
     assert any("unique" in reason for reason in judgement.reasons)
 
 
-def test_two_operations_in_flight_are_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_two_operations_in_flight_are_unknown(spark: SparkContext, tmp_path: Path) -> None:
     b = HistoryBuilder()
     b.send(process=0, key=0, value=1, offset=0, at=(10, 100))
     b.send(process=0, key=0, value=2, offset=1, at=(20, 90))
@@ -90,7 +90,7 @@ def test_two_operations_in_flight_are_unknown(spark: SparkSession, tmp_path: Pat
     assert any("same process" in reason for reason in judgement.reasons)
 
 
-def test_promises_decide_what_is_fatal(spark: SparkSession, tmp_path: Path) -> None:
+def test_promises_decide_what_is_fatal(spark: SparkContext, tmp_path: Path) -> None:
     synthesize(tmp_path / "h", 3000, 4, 0, {"lost-write": 2}, 5)
     judgement = judge(
         spark,
@@ -103,7 +103,7 @@ def test_promises_decide_what_is_fatal(spark: SparkSession, tmp_path: Path) -> N
     assert judgement.verdict is Verdict.VALID
 
 
-def test_what_is_undecided_stays_so_when_only_one_anomaly_is_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_undecided_stays_so_when_only_one_anomaly_is_asked_for(spark: SparkContext, tmp_path: Path) -> None:
     synthesize(tmp_path / "h", 3000, 4, 0, {"unseen": 1}, 5)
     judgement = judge(spark, tmp_path / "h", path_label="h", only=frozenset({"lost-write"}))
     assert judgement.findings == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkers.judge import _outcomes, _sorted_out, _unscanned, _verdict
+from checkers.judge import _unscanned, _verdict
 from checkers.result import Finding, Verdict
 from histories.build import HistoryBuilder
 
@@ -39,14 +39,3 @@ def test_scans_that_failed_on_our_side(tmp_path: Path, complete: bool, reason: s
     b.scan(0, [], complete=complete, reason=reason)
     b.write(tmp_path / "h")
     assert _unscanned(tmp_path / "h") == ([f"the final scan of {count} keys failed on our side"] if count else [])
-
-
-def test_operations_by_outcome() -> None:
-    assert _outcomes({"send:ok": 2, "send:info": 1, "ops": 3, "poll:ok": 4}) == {
-        "send": {"info": 1, "ok": 2},
-        "poll": {"ok": 4},
-    }
-
-
-def test_nothing_found_is_nothing_sorted_out() -> None:
-    assert _sorted_out([]) == ({}, [], [])
