@@ -1,7 +1,8 @@
 """The one Spark of a command.
 
-The checks are jobs on Spark's core (:mod:`checkers.pipeline`): they need no session of Spark SQL, whose start costs as
-much as all the rest.
+The checks are jobs on Spark's core (:mod:`checkers.pipeline`): they need no session of Spark SQL, whose start costs as much as all the
+rest. On this machine Spark runs in a virtual machine that is started for speed (:mod:`checkers.jvm`); for a cluster
+PySpark starts it in its own way, so that whatever is configured for that cluster holds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from checkers import jvm
 from checkers.java import find_java
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+_CONFIGURED = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+"""Who sets one of these has a Spark of their own, which is then started in its own way."""
 
 
 def start(master: str | None = None) -> SparkContext:
@@ -39,8 +43,11 @@ def start(master: str | None = None) -> SparkContext:
     from pyspark import SparkConf, SparkContext
 
     conf = SparkConf().setMaster(master).setAppName("tidemark").setAll(list(_SETTINGS.items()))
-    if master.startswith("local"):
-        conf.setAll([*_LOCAL.items(), ("spark.driver.memory", memory)])
-        # the machine moves whole columns and touches no row: compiling thoroughly would cost more than it brings
-        conf.set("spark.driver.extraJavaOptions", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")
+    if not master.startswith("local"):
+        conf.set("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={jvm.LOGGING.as_uri()}")
+        return SparkContext(conf=conf)
+    conf.setAll([*_LOCAL.items(), ("spark.driver.memory", memory)])
+    # one virtual machine serves a process for good; PySpark keeps the gateway to it
+    if SparkContext._gateway is None and not any(name in os.environ for name in _CONFIGURED):
+        return SparkContext(conf=conf, gateway=jvm.start_gateway(java, memory))
     return SparkContext(conf=conf)
