@@ -102,7 +102,7 @@ def decode_request(frame: bytes, api: ApiKey, version: int, connection: Connecti
 
 def encode_response(api: ApiKey, version: int, correlation_id: int, answer: Answer) -> list[Buffer]:
     """The whole frame, ready to be written."""
-    schema = load_response_schema(api, version)
+    schema = _response_schema(api, version)
     # Clients read the answer to ApiVersions before they know anything: its header is always the oldest.
     flexible = schema.__flexible__ and api is not ApiKey.API_VERSIONS
     head = _INT32.pack(correlation_id) + (b"\0" if flexible else b"")
@@ -123,10 +123,10 @@ def encode_request(api: ApiKey, version: int, correlation_id: int, client_id: st
 
 def decode_response(api: ApiKey, version: int, frame: bytes) -> Body:
     """The body; the caller has matched the correlation id, which is the frame's first four bytes."""
-    schema = load_response_schema(api, version)
+    schema = _response_schema(api, version)
     flexible = schema.__flexible__ and api is not ApiKey.API_VERSIONS
     try:
-        body, _ = entity_reader(schema)(frame, 5 if flexible else 4)
+        body, _ = _reader(schema)(frame, 5 if flexible else 4)
     except Exception as error:  # as in decode_request
         raise MalformedRequest(f"{api.name} version {version}: {type(error).__name__}: {error}") from error
     return body
@@ -214,6 +214,11 @@ def _request_schema(api: ApiKey, version: int) -> Any:
     return load_request_schema(api, version)
 
 
+@cache
+def _response_schema(api: ApiKey, version: int) -> Any:
+    return load_response_schema(api, version)
+
+
 _Reader = Callable[[bytes, int], tuple[Any, int]]
 
 
@@ -221,6 +226,11 @@ _Reader = Callable[[bytes, int], tuple[Any, int]]
 def _request_readers(api: ApiKey, version: int) -> tuple[_Reader, _Reader]:
     schema = _request_schema(api, version)
     return entity_reader(schema.__header_schema__), entity_reader(schema)
+
+
+@cache
+def _reader(cls: Any) -> _Reader:
+    return entity_reader(cls)
 
 
 @cache
