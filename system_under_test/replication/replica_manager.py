@@ -36,6 +36,8 @@ from system_under_test.replication.partition import Partition, StateChange
 from system_under_test.replication.ports import IsrStore, Metadata
 from system_under_test.replication.state_changes import (
     EPOCH_DURING_DELETE,
+    FULL,
+    INCREMENTAL,
     NO_EPOCH,
     leader_and_isr_answer,
     state_changes,
@@ -307,6 +309,10 @@ class ReplicaManager:
                 log.error("%s: %s", change.topic_partition, error)
                 results[change.topic_partition] = ErrorCode.kafka_storage_error
         self.fetchers.stop_idle()
+        if request.get("type_", INCREMENTAL) == FULL:
+            for key in self.partitions:
+                if key not in results:
+                    log.warning("%s is here, and the controller does not know of it", key)
         return leader_and_isr_answer(request, ErrorCode.none, results)
 
     def _apply(self, change: StateChange, now: float) -> ErrorCode:

@@ -15,6 +15,7 @@ NO_EPOCH = -1
 """StopReplica of a controller that does not tell the leader epoch."""
 EPOCH_DURING_DELETE = -2
 """StopReplica for a topic's deletion: overrides every leader epoch."""
+INCREMENTAL = 0
 FULL = 1
 """Type of a LeaderAndIsr request that names every partition the broker should have."""
 
