@@ -114,7 +114,7 @@ def encode_response(api: ApiKey, version: int, correlation_id: int, answer: Answ
 def encode_request(api: ApiKey, version: int, correlation_id: int, client_id: str, body: Body) -> list[Buffer]:
     header_schema = _request_schema(api, version).__header_schema__
     fields: dict[str, Any] = {"request_api_key": int(api), "request_api_version": version}
-    names = {each.name for each in dataclasses.fields(header_schema)}
+    names = _names(header_schema)
     fields |= {"correlation_id": correlation_id, "client_id": client_id}
     head = _written(header_schema(**{name: value for name, value in fields.items() if name in names}))
     payload = _written(body)
@@ -220,6 +220,17 @@ def _response_schema(api: ApiKey, version: int) -> Any:
 
 
 _Reader = Callable[[bytes, int], tuple[Any, int]]
+
+
+@cache
+def _has_tagged_header(api: ApiKey, version: int) -> bool:
+    """Clients read the answer to ApiVersions before they know anything: its header is always the oldest."""
+    return load_response_schema(api, version).__flexible__ and api is not ApiKey.API_VERSIONS
+
+
+@cache
+def _response_reader(api: ApiKey, version: int) -> _Reader:
+    return entity_reader(load_response_schema(api, version))
 
 
 @cache
