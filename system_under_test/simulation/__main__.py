@@ -110,20 +110,22 @@ def search(
     return None
 
 
-def _run(seed: int, seconds: float, bugs: Bugs) -> Outcome:
+def _run(seed: int, seconds: float, bugs: Bugs, lines: int = 0) -> Outcome:
     # Broken brokers complain at length, and that is what they are here for.
+    disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     # One universe after the other: what is left of the last one is collected between them, never inside.
     gc.disable()
     try:
-        return run_schedule(seed, seconds, bugs)
+        return run_schedule(seed, seconds, bugs, trace_lines=lines)
     finally:
         gc.enable()
         gc.collect()
+        logging.disable(disabled)
 
 
 def _explain(failed: Outcome, seconds: float, bugs: Bugs, bug: str | None, lines: int) -> None:
-    again = run_schedule(failed.seed, seconds, bugs, trace_lines=lines)
+    again = _run(failed.seed, seconds, bugs, lines)
     if (again.digest, again.violation) != (failed.digest, failed.violation):
         print(f"NOT REPEATABLE: the second time it was {again.violation} (trace {again.digest}, not {failed.digest})")
     print(f"\nschedule of seed {failed.seed}:")
