@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from system_under_test.protocol.batch import BatchHeader, CorruptBatch, check_crc, decode, headers
+from system_under_test.protocol.batch import BatchHeader, CorruptBatch, check_crc, headers
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.storage.checkpoints import (
     PARTITION_METADATA,
@@ -425,10 +425,3 @@ class Log:
     def close(self) -> None:
         for segment in self._segments:
             segment.close()
-
-
-def records_of(log: Log) -> Iterator[tuple[BatchHeader, list[bytes | None]]]:
-    """Headers and values of a whole log: for audits, tools and tests."""
-    for segment in log.segments:
-        for position, header in segment.headers():
-            yield header, [each.value for each in decode(segment.file.read_at(position, header.size_bytes))]
