@@ -44,7 +44,8 @@ class FetchSessionHandler:
             self._known = dict(wanted)
             return SessionRequest(self._id, INITIAL_EPOCH, wanted, ())
         known = self._known
-        send = {key: each for key, each in wanted.items() if known.get(key) != each}
+        # Identity first: what did not change is the very same object.
+        send = {key: each for key, each in wanted.items() if (old := known.get(key)) is not each and old != each}
         forget: tuple[tuple[uuid.UUID, int], ...] = ()
         if len(known) != len(wanted) or any(not _same_topic(known.get(key), each) for key, each in send.items()):
             gone = [key for key, each in known.items() if not _same_topic(wanted.get(key), each)]

@@ -65,22 +65,32 @@ class Followed:
     names_last_epoch: bool = True
     """Whether fetches let the leader look for divergence."""
     retry_at: float = 0.0
+    last_wanted: Wanted | None = None
 
     def is_current(self) -> bool:
         partition = self.partition
         return partition.leader_epoch == self.leader_epoch and not partition.is_leader
 
     def wanted(self, max_bytes: int) -> Wanted:
+        """The same object as long as nothing has changed: most partitions are idle most of the time."""
         replica_log = self.partition.log
-        last = replica_log.epochs.latest_epoch() if self.names_last_epoch else None
-        return Wanted(
-            self.partition.topic_id or NO_TOPIC_ID,
-            replica_log.end_offset,
-            NO_EPOCH if last is None else last,
-            replica_log.start_offset,
-            self.leader_epoch,
-            max_bytes,
-        )
+        epoch = replica_log.epochs.latest_epoch() if self.names_last_epoch else None
+        last = self.last_wanted
+        if (
+            last is None
+            or last.fetch_offset != replica_log.end_offset
+            or last.last_fetched_epoch != (NO_EPOCH if epoch is None else epoch)
+            or last.log_start_offset != replica_log.start_offset
+        ):
+            last = self.last_wanted = Wanted(
+                self.partition.topic_id or NO_TOPIC_ID,
+                replica_log.end_offset,
+                NO_EPOCH if epoch is None else epoch,
+                replica_log.start_offset,
+                self.leader_epoch,
+                max_bytes,
+            )
+        return last
 
 
 @dataclass(frozen=True, slots=True)
