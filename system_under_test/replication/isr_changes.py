@@ -154,7 +154,9 @@ class IsrChanges:
             except (Disconnected, SessionExpired):
                 await asyncio.sleep(RETRY_S)
                 continue
-            if state.leader != self._broker_id or state.leader_epoch != leadership.epoch:
+            is_ours = state.leader == self._broker_id and state.leader_epoch == leadership.epoch
+            # A smaller version is that of another topic of the same name, made after this one was deleted.
+            if not is_ours or version <= pending.version:
                 log.info("%s: no longer leads as of %s; awaiting LeaderAndIsr", partition.topic_partition, state)
                 return
             self._settled(partition, leadership, pending, state.isr, version)

@@ -151,6 +151,17 @@ def test_what_another_wrote_in_our_epoch_is_adopted_and_in_a_newer_one_awaited()
     run(main)
 
 
+def test_the_state_of_a_topic_that_was_made_again_is_not_adopted() -> None:
+    async def main(world: SimulatedWorld) -> None:
+        partition, store, changes = bench(world, (1, 2, 3))
+        store.state, store.version = PartitionState(LEADER, 3, (1,), 1), 0
+        changes.shrink(partition, (3,))
+        await asyncio.sleep(1)
+        assert partition.leading().isr == IsrState((1, 2, 3), 5, (1, 2))
+
+    run(main)
+
+
 def test_a_newer_leader_and_isr_overtakes_a_change() -> None:
     async def main(world: SimulatedWorld) -> None:
         partition, store, changes = bench(world, (1, 2, 3))
