@@ -7,7 +7,7 @@ keys of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -57,21 +57,18 @@ class Exhibit:
     beside: tuple[Expected, ...] = ()
     """Per part; empty: only cases are compared."""
 
-    def differences(self, found: Sequence[list[Row]]) -> list[str]:
-        """Between the reference and what the checks found in each part."""
-        lines: list[str] = []
-        for rows, beside in zip(found, self.beside, strict=False):
-            lines += beside.differences(rows)
-        if self.drawn is not None:
-            return lines + differences(self.drawn, cases_of(found[0]))
-        for number, (rows, expected) in enumerate(zip(found, self.expected, strict=True)):
-            if (cases := cases_of(rows)) != expected:
-                lines += [
-                    f"part {number}: {name}: {cases[name]} and not {expected[name]}"
-                    for name in expected
-                    if cases[name] != expected[name]
-                ]
-        return lines
+    def differences(self, found: Iterable[list[Row]]) -> Iterator[str]:
+        """Between the reference and what the checks found in each part, as soon as they are known."""
+        for number, rows in enumerate(found):
+            cases = cases_of(rows)
+            if self.drawn is not None:
+                yield from differences(self.drawn, cases)
+            else:
+                expected = self.expected[number]
+                unlike = [name for name in expected if cases[name] != expected[name]]
+                yield from (f"part {number}: {name}: {cases[name]} and not {expected[name]}" for name in unlike)
+            if self.beside:
+                yield from self.beside[number].differences(rows)
 
 
 def random_exhibit(folder: Path, name: str, drawn: Generated) -> Exhibit:

@@ -5,7 +5,7 @@ Spark makes the rows once; the checks may then be run on all of them, or on some
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,11 +64,12 @@ def collect(spark: SparkContext, folder: Path, meta: Meta, override: PromiseOver
     return Collected(history, transactions, rows, stray_values(history))
 
 
-def check(collected: Collected, parts: Iterable[pa.Table]) -> list[list[Row]]:
+def check(collected: Collected, parts: Iterable[pa.Table]) -> Iterator[list[Row]]:
     """Everything that the checks say of the rows of each partition: cases, and by names with ``#`` the tallies, the
     counted steps and the parts of transactions."""
     run = Checker.of(collected.history, strays=collected.strays, most=None, transactions=collected.transactions)
-    return [_said(run, rows) for rows in parts]
+    for rows in parts:
+        yield _said(run, rows)
 
 
 def _said(run: Checker, rows: pa.Table) -> list[Row]:

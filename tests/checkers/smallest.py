@@ -719,3 +719,11 @@ def a_gap_lies_between(b: HistoryBuilder) -> None:
 def anothers_record_lies_after(b: HistoryBuilder) -> None:
     b.burst(0, [Send(0, 1, 0), Send(0, 3, 1)])
     b.send(1, 0, 2, 2)
+
+
+@innocent("lost-write")
+def sent_without_acks_while_its_topic_was_deleted(b: HistoryBuilder) -> None:
+    """Last in this file, so that its key is the last one: a send without a key must not be taken for one to it."""
+    b.producer(acks=0, idempotent=False)
+    b.send(0, -1, 1, type="info")
+    b.scan(0, [])

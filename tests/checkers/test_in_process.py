@@ -28,5 +28,5 @@ def test_under_other_promises(spark: SparkContext, tmp_path: Path, name: str) ->
 def _compare(spark: SparkContext, exhibit: Exhibit) -> None:
     collected = collect(spark, exhibit.folder, exhibit.meta, exhibit.override)
     parts = [collected.of_keys(keys) for keys in exhibit.parts] or [collected.rows]
-    lines = exhibit.differences(check(collected, parts))
+    lines = list(exhibit.differences(check(collected, parts)))
     assert not lines, f"{len(lines)} differences, the first:\n" + "\n".join(lines[:5])

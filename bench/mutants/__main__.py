@@ -1,0 +1,139 @@
+"""Does the test suite notice every broken condition of the checkers? Run by hand.
+
+    python -m bench.mutants [--modules values order ...] [--cases 1000] [--share 1/3]
+
+Every mutant (:mod:`bench.mutants.operators`) is tried, cheapest first, against
+
+- ``smallest`` the smallest guilty and innocent histories, together and each alone in its partition,
+- ``random``   11,000 random histories and eight variants of promises, compared with the reference,
+- ``tests``    the other tests of the checkers, whole judgements included.
+
+All of it runs in this process, with :mod:`tests.checkers.local` in Spark's place. What survives is either explained in
+``equivalent.toml`` beside this file, or makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from bench.mutants.evidence import Evidence
+from bench.mutants.operators import Mutant, mutants_of
+from bench.mutants.swap import swapped
+
+ROOT = Path(__file__).resolve().parents[2]
+CONDITIONS = ("values", "order", "promises", "exercise", "coverage", "assumptions", "load", "narrow")
+BEYOND = ("rows", "partition", "found", "steps", "metrics", "judge", "scan", "exchange", "pipeline")
+"""Not conditions of a definition, but on the way to the verdict."""
+COMPARED = ("test_against_reference", "test_in_process", "test_reference", "test_smallest", "test_jvm")
+"""Tests that are tried already, or do not touch the checks."""
+FOLDER = Path(tempfile.gettempdir()) / "tidemark-mutants"
+STAGES = ("smallest", "random", "tests")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--modules", nargs="+", choices=CONDITIONS + BEYOND, default=list(CONDITIONS + BEYOND))
+    parser.add_argument("--cases", type=int, default=1000, help="random histories in each of the eleven sets")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--share", default="1/1", help="2/3: the second third of each module's mutants")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="keeps the histories for the next run")
+    parser.add_argument("--results", type=Path, help="write every mutant and what noticed it, as JSON")
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    evidence = Evidence.gather(options.folder, options.cases)
+    share, shares = (int(each) for each in options.share.split("/"))
+    table: list[tuple[str, int, Counter[str]]] = []
+    left: list[Mutant] = []
+    everything: dict[str, list[str]] = {}
+    for name in options.modules:
+        began = time.monotonic()
+        mutants = mutants_of(f"checkers.{name}", (ROOT / "checkers" / f"{name}.py").read_text())[share - 1 :: shares]
+        by: Counter[str] = Counter()
+        for mutant, noticed in zip(mutants, _tried(evidence, mutants, options.jobs), strict=True):
+            everything[mutant.name] = noticed
+            by.update(noticed)
+            by["nothing"] += not noticed
+            if not noticed:
+                left.append(mutant)
+                print(f"  {mutant.module.replace('.', '/')}.py:{mutant.line}: {mutant.name}", flush=True)
+        print(f"{name}: {len(mutants)} mutants in {time.monotonic() - began:.0f} s", flush=True)
+        table.append((name, len(mutants), by))
+    if options.results:
+        options.results.write_text(json.dumps(everything, indent=1))
+    return _report(table, left)
+
+
+def _tried(evidence: Evidence, mutants: list[Mutant], jobs: int) -> Iterator[list[str]]:
+    """What notices each of them; processes that fork share the evidence."""
+    _TRIALS[:] = [partial(_noticed_by, mutant, evidence) for mutant in mutants]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(_try, range(len(mutants)), chunksize=1)
+
+
+_TRIALS: list[Callable[[], list[str]]] = []
+"""Set before the fork, so that nothing of it is copied."""
+
+
+def _try(number: int) -> list[str]:
+    return _TRIALS[number]()
+
+
+def _noticed_by(mutant: Mutant, evidence: Evidence) -> list[str]:
+    """The stages that notice it. The first two are always tried, the tests only while nothing did."""
+    return evidence.notices(mutant) or (["tests"] if _tests_notice(mutant) else [])
+
+
+def _tests_notice(mutant: Mutant) -> bool:
+    heard = io.StringIO()
+    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), swapped(mutant, ("checkers", "tests")):
+        session = importlib.import_module("checkers.session")
+        local = importlib.import_module("tests.checkers.local")
+        session.start = lambda _: local.local_context()  # type: ignore[attr-defined]
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", *_tests()])
+    known = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
+    assert code in known, heard.getvalue()
+    return code != pytest.ExitCode.OK
+
+
+def _tests() -> list[str]:
+    """The quick ones first."""
+    files = [each for each in (ROOT / "tests" / "checkers").glob("test_*.py") if each.stem not in COMPARED]
+    return [str(each) for each in sorted(files, key=lambda each: ("mark.spark" in each.read_text(), each.name))]
+
+
+def _report(table: Sequence[tuple[str, int, Counter[str]]], left: list[Mutant]) -> int:
+    explained = _explained()
+    print("\n| module | mutants | noticed by smallest | by random | only by other tests | left |")
+    print("|---|---|---|---|---|---|")
+    for name, count, by in table:
+        print(f"| {name} | {count} | {' | '.join(str(by[each]) for each in (*STAGES, 'nothing'))} |")
+    unexplained = [each for each in left if each.name not in explained]
+    print(f"\n{len(left)} mutants are left, {len(unexplained)} of them unexplained:")
+    for mutant in unexplained:
+        print(f"  {mutant.module.replace('.', '/')}.py:{mutant.line}: {mutant.name}")
+    return 1 if unexplained else 0
+
+
+def _explained() -> set[str]:
+    groups = tomllib.loads((Path(__file__).parent / "equivalent.toml").read_text()).get("because", [])
+    return {name for group in groups for name in group["mutants"]}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
