@@ -11,6 +11,7 @@ import json
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count as count_up
 from itertools import islice
 from typing import Any, Final
@@ -117,7 +118,8 @@ class LibrdkafkaProducer:
         if meanwhile is not None:
             meanwhile()
         invoke_ns = array("q", np.repeat(stamps_ns, SENDS_PER_STAMP)[:count].tobytes())
-        return self._outcome(invoke_ns, self._awaited(refused, left_s), refused, usable)
+        complete_ns, still_usable = self._awaited(refused, left_s)
+        return self._outcome(invoke_ns, complete_ns, refused, usable and still_usable)
 
     def _hand_over(
         self, targets: Sequence[TopicPartition], payloads: Sequence[bytes], refused: dict[int, str]
@@ -139,9 +141,12 @@ class LibrdkafkaProducer:
                     usable = False  # a fatal error of the producer, mostly: it refuses all that follows
         return stamps_ns, usable
 
-    def _awaited(self, refused: dict[int, str], left_s: Callable[[], float]) -> array[int] | list[int | None]:
-        """Wait for the outcomes; when each was there."""
+    def _awaited(
+        self, refused: dict[int, str], left_s: Callable[[], float]
+    ) -> tuple[array[int] | list[int | None], bool]:
+        """Wait for the outcomes; when each was there, and whether the client can be used any further."""
         offsets, poll, clock = self._offsets, self._producer.poll, time.monotonic_ns
+        usable = True
         complete_ns = array("q", bytes(8 * len(offsets)))
         waiting: Sequence[int] = range(len(offsets))
         if refused:
@@ -149,7 +154,12 @@ class LibrdkafkaProducer:
                 offsets[position] = NO_OFFSET
             waiting = [position for position in waiting if position not in refused]
         while waiting and (left := left_s()) > 0:
-            poll(left if left < WAIT_S else WAIT_S)
+            try:
+                poll(left if left < WAIT_S else WAIT_S)
+            except kafka.KafkaException:
+                # A fatal error of an idempotent producer, such as sequences that an unclean election has cut off, is
+                # raised here besides being reported for each record: those reports still come.
+                usable = False
             now = clock()
             open_still = [position for position in waiting if offsets[position] is None]
             landed = waiting
@@ -158,7 +168,7 @@ class LibrdkafkaProducer:
             waiting = open_still
             for position in landed:
                 complete_ns[position] = now
-        return [at or None for at in complete_ns] if waiting else complete_ns
+        return ([at or None for at in complete_ns] if waiting else complete_ns), usable
 
     def _callback(self, position: int) -> _Callback:
         offsets, odd, acknowledged = self._offsets, self._odd, self._config.acks != 0
@@ -222,7 +232,8 @@ class LibrdkafkaProducer:
 
     def abandon(self) -> None:
         self._producer.purge(blocking=False)
-        self._producer.poll(0)
+        with suppress(kafka.KafkaException):  # the fatal error for which it is abandoned
+            self._producer.poll(0)
 
 
 class LibrdkafkaConsumer:

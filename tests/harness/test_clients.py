@@ -240,3 +240,30 @@ def test_what_a_plan_makes_of_the_libraries() -> None:
     ]
     assert all(kind.retries > 0 for kind in kinds), "all of them send again by themselves"
     assert producer_settings(ClientPlan())[0].retries == 1000
+
+
+class _FatalOnce:
+    """A producer whose first poll raises what librdkafka raises after a fatal error; the rest is the real one's."""
+
+    def __init__(self, producer: confluent_kafka.Producer) -> None:
+        self._producer = producer
+        self._raised = False
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._producer, name)
+
+    def poll(self, timeout: float) -> int:
+        if not self._raised:
+            self._raised = True
+            code = confluent_kafka.KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER
+            raise confluent_kafka.KafkaException(confluent_kafka.KafkaError(code, "desynchronized", fatal=True))
+        return self._producer.poll(timeout)
+
+
+def test_a_fatal_error_ends_the_client_and_not_the_worker(bootstrap: str) -> None:
+    producer = LibrdkafkaProducer(bootstrap, config(), "fatal")
+    producer._producer = _FatalOnce(producer._producer)  # type: ignore[assignment]
+    burst = producer.send_burst([(TOPIC, 0)] * 3, [b"x"] * 3, patient())
+    assert not burst.usable
+    assert burst.statuses == [Outcome.OK] * 3, "reports that come after the error are still heard"
+    producer.abandon()
