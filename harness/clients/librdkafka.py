@@ -198,7 +198,7 @@ class LibrdkafkaProducer:
         offsets = self._offsets.copy()
         if config.acks == 0:
             burst = Burst([errors.DELIVERED_WITHOUT_ACK] * count, [None] * count, invoke_ns, complete_ns)
-        elif not odd and not refused and isinstance(complete_ns, array):
+        elif usable and not odd and not refused and isinstance(complete_ns, array):
             return Burst([Outcome.OK] * count, offsets, invoke_ns, complete_ns)
         else:
             statuses = [Outcome.INFO if offset is None else Outcome.OK for offset in offsets]
