@@ -24,7 +24,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="of the first schedule; those that follow count up from it")
     parser.add_argument("--schedules", type=int, default=None, help="how many (default: 1 with --seed, else no limit)")
     parser.add_argument("--minutes", type=float, default=None, help="stop after so much time on the wall")
-    parser.add_argument("--seconds", type=float, default=20.0, help="virtual seconds of faults in each schedule")
+    parser.add_argument("--seconds", type=float, default=10.0, help="virtual seconds of faults in each schedule")
     parser.add_argument("--bug", choices=[bug.value for bug in Bug], help="a bug switch that has to be found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--lines", type=int, default=_LAST_LINES, help="lines of the trace to show on failure")

@@ -125,7 +125,7 @@ _THEMES: tuple[tuple[Theme, int], ...] = (
             (0.2, 0.5),
             1.5,
         ),
-        1,
+        2,
     ),
     (
         # Controllers change while their requests are under way.

@@ -42,7 +42,7 @@ class Trace:
 
     def last(self, count: int) -> list[str]:
         self._flush()
-        lines = list(self._kept)[-count:]
+        lines = list(self._kept)[-count:] if count else []
         return [
             f"{when:10.4f} {node:<12} {event} {' '.join(map(str, details))}".rstrip()
             for when, node, event, details in lines

@@ -152,16 +152,18 @@ def test_epochs_of_a_replica_go_forward(stage: Stage) -> None:
 
 
 def test_epochs_of_metadata_go_forward_within_a_life(stage: Stage) -> None:
-    def info(epoch: int) -> PartitionInfo:
-        return PartitionInfo(1, epoch, (1, 2, 3), (1, 2, 3), (), 1, 0)
+    def info(epoch: int, controller_epoch: int) -> PartitionInfo:
+        return PartitionInfo(1, epoch, (1, 2, 3), (1, 2, 3), (), controller_epoch, 0)
 
-    stage.puppet(2).info = info(4)
+    stage.puppet(2).info = info(4, 8)
     stage.look()
     stage.cluster.host(2).kill()
     stage.cluster.start(2)
-    stage.puppet(2).info = info(3)
+    stage.puppet(2).info = info(3, 7)
     stage.look()
-    stage.puppet(2).info = info(2)
+    stage.puppet(2).info = info(2, 7)
+    stage.look()
+    stage.puppet(2).info = info(1, 6)
     stage.violates("epochs-go-forward")
 
 
