@@ -26,6 +26,7 @@ equal times nothing is proved.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,10 +46,11 @@ def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> lis
     polled = uncompacted.flag("polled") & uncompacted.has_offset
     known = polled | (uncompacted.flag("acked") & committed)
     firm = polled | (known & promises.safe[uncompacted.producer])
-    versions = Versions.of(uncompacted, known, committed, firm)
-    found = polls(uncompacted, entry, values, promises, keys, versions)
-    found += sends(uncompacted, promises, keys)
-    found.append(send_skips(uncompacted, entry, known, rows, values))
+    found = polls(uncompacted, entry, values, promises, keys, lambda: Versions.of(uncompacted, known, committed, firm))
+    acked = uncompacted.where(uncompacted.flag("acked"))
+    steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
+    found += sends(steps, promises, keys)
+    found.append(send_skips(uncompacted, entry, known, rows, values, steps))
     found.append(inconsistent(rows, values, promises, keys))
     return found
 
@@ -66,13 +68,18 @@ class Versions:
 
     @staticmethod
     def of(rows: Rows, known: Bools, committed: Bools, firm: Bools) -> Versions:
-        which = (known, known & committed, firm, firm & committed)
-        return Versions(*(np.sort(place(rows.key[mask], rows.offset[mask])) for mask in which))
+        index = np.flatnonzero(known)
+        places = place(rows.key[index], rows.offset[index])
+        order = np.argsort(places)
+        index, places = index[order], places[order]
+        firm, committed = firm[index], committed[index]
+        return Versions(places, places[committed], places[firm], places[firm & committed])
 
 
 def polls(
-    rows: Rows, entries: Ints, values: Values, promises: Promises, keys: KeyTable, versions: Versions
+    rows: Rows, entries: Ints, values: Values, promises: Promises, keys: KeyTable, known: Callable[[], Versions]
 ) -> list[Found]:
+    """``known`` is asked only where there is a gap: a healthy log without transactions has none."""
     index = np.flatnonzero(rows.flag("boundary") | (rows.flag("polled") & rows.has_offset))
     index = index[np.lexsort((rows.step[index], rows.op[index], rows.process[index], rows.key[index]))]
     steps, entry = rows.take(index), entries[index]
@@ -86,6 +93,8 @@ def polls(
     gap = np.flatnonzero(successive & (high > low + 1))
     committed_only = steps.flag("committed_only")
     either = (committed_only[1:] | committed_only[:-1])[gap]
+
+    versions = known() if len(gap) else Versions(gap, gap, gap, gap)
 
     def has(strict: Ints, every: Ints) -> Bools:
         """Which of all pairs have one of these versions between them."""
@@ -131,9 +140,8 @@ def seen_again(steps: Rows, entry: Ints, successive: Bools, values: Values, prom
     return again, once
 
 
-def sends(rows: Rows, promises: Promises, keys: KeyTable) -> list[Found]:
-    acked = rows.where(rows.flag("acked"))
-    steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
+def sends(steps: Rows, promises: Promises, keys: KeyTable) -> list[Found]:
+    """Of the acknowledged sends, sorted by key, process and place in the history."""
     inside = steps.op[1:] == steps.op[:-1]
     successive = (steps.key[1:] == steps.key[:-1]) & (steps.process[1:] == steps.process[:-1])
     low, high = steps.offset[:-1], steps.offset[1:]
@@ -146,24 +154,25 @@ def sends(rows: Rows, promises: Promises, keys: KeyTable) -> list[Found]:
     ]
 
 
-def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Values) -> Found:
-    """Between two sends of one operation lie more records than the process itself put there."""
-    writer = np.full(len(rows), NONE, dtype=np.int64)
-    has = (entry >= 0) & known
-    sender = values.send_row[entry[has]]
-    writer[has] = np.where(sender == NONE, NONE, all_rows.process[np.where(sender == NONE, 0, sender)])
-    there = np.flatnonzero(known & (writer != NONE))
-    there = there[np.lexsort((writer[there], rows.offset[there], rows.key[there]))]
-    there = there[starts_of(rows.key[there], rows.offset[there], writer[there])]
-    acked = rows.where(rows.flag("acked"))
-    steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
+def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Values, steps: Rows) -> Found:
+    """Between two sends of one operation lie more records than the process itself put there. ``steps``: as sends has them."""
     candidate = (steps.key[1:] == steps.key[:-1]) & (steps.op[1:] == steps.op[:-1])
     at = np.flatnonzero(candidate & (np.abs(steps.offset[1:] - steps.offset[:-1]) > 1))
     key, process = steps.key[1:][at], steps.process[1:][at]
     low = np.minimum(steps.offset[1:][at], steps.offset[:-1][at])
     high = np.maximum(steps.offset[1:][at], steps.offset[:-1][at])
+    # few records lie between such sends; only those are sorted
+    there = np.flatnonzero(known & (entry >= 0))
+    there = there[_inside_any(place(rows.key[there], rows.offset[there]), place(key, low), place(key, high))]
+    sender = values.send_row[entry[there]]
+    there, sender = there[sender != NONE], sender[sender != NONE]
+    writer = all_rows.process[sender]
+    order = np.lexsort((writer, rows.offset[there], rows.key[there]))
+    there, writer = there[order], writer[order]
+    first = starts_of(rows.key[there], rows.offset[there], writer)
+    there, writer = there[first], writer[first]
     # counting the own ones: number each pair of key and writer, and search among its places
-    pairs = np.stack([np.concatenate([rows.key[there], key]), np.concatenate([writer[there], process])])
+    pairs = np.stack([np.concatenate([rows.key[there], key]), np.concatenate([writer, process])])
     _, number = np.unique(pairs, axis=1, return_inverse=True)
     number = number.reshape(-1).astype(np.int64)
     own_places = np.sort(place(number[: len(there)], rows.offset[there]))
@@ -172,6 +181,17 @@ def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Va
     hit = np.zeros(len(candidate), dtype=bool)
     hit[at[_count_between(places, key, low, high) > own]] = True
     return _pairs("int-send-skip", steps, hit, np.zeros(len(hit), dtype=bool), steps.offset[:-1])
+
+
+def _inside_any(places: Ints, low: Ints, high: Ints) -> Bools:
+    """Which places lie strictly between some ``low`` and its ``high``."""
+    if not len(low):
+        return np.zeros(len(places), dtype=bool)
+    order = np.argsort(low)
+    # the furthest end of all intervals that begin below a place
+    furthest = np.maximum.accumulate(high[order])
+    before = np.searchsorted(low[order], places, side="left")
+    return np.asarray((before > 0) & (places < furthest[np.maximum(before - 1, 0)]))
 
 
 def inconsistent(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> Found:

@@ -79,7 +79,7 @@ class Rows:
         return np.asarray((self.flags & _bit(name)) != 0)
 
     def where(self, mask: Bools) -> Rows:
-        return self.take(np.flatnonzero(mask))
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, order: Ints) -> Rows:
         return Rows(self._source, order if self._index is None else self._index[order])

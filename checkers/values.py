@@ -203,7 +203,7 @@ def early_reads(rows: Rows, values: Values, clock_error_ns: Ints) -> Bools:
         return early
     poll = np.flatnonzero(rows.flag("polled") & rows.flag("committed_only") & (values.of_row >= 0))
     entry = values.of_row[poll]
-    sender, reader = _of_send(values, rows.worker)[entry], rows.worker[poll]
+    sender, reader = _of_send(values, rows.worker, entry), rows.worker[poll]
     slack = np.zeros(len(poll), dtype=np.int64)
     if len(clock_error_ns):
         apart = (sender != reader) & (sender != NONE)
@@ -335,8 +335,8 @@ def transaction_parts(rows: Rows, values: Values, promises: Promises, keys: KeyT
     due = np.where(values.home == NONE, at.strict_start == 0, values.home >= at.strict_start)
     judged = np.flatnonzero(values.txn & values.committed & at.strict & at.kept & due)
     return {
-        "op": _of_send(values, rows.op)[judged],
-        "process": _of_send(values, rows.process)[judged],
+        "op": _of_send(values, rows.op, judged),
+        "process": _of_send(values, rows.process, judged),
         "key": values.key[judged],
         "value": values.value[judged],
         "offset": values.home[judged],
@@ -360,19 +360,20 @@ def torn(parts: Mapping[str, Ints]) -> Found:
     return Found("torn-transaction", fatal[hit], columns | {"step": np.zeros(len(first), dtype=np.int64)})
 
 
-def _of_send(values: Values, column: Ints) -> Ints:
-    """A column of the rows, at the send of each value; NONE without one."""
+def _of_send(values: Values, column: Ints, entry: Ints | slice = slice(None)) -> Ints:
+    """A column of the rows, at the send of each value, or of each of ``entry``; NONE without one."""
     if not len(column):
         return np.zeros(0, dtype=np.int64)
-    there = values.send_row != NONE
-    return np.where(there, column[np.where(there, values.send_row, 0)], NONE)
+    row = values.send_row[entry]
+    there = row != NONE
+    return np.where(there, column[np.where(there, row, 0)], NONE)
 
 
 def _found(rows: Rows, values: Values, name: str, hit: Bools, promised: Bools, void: bool, beyond: Ints) -> Found:
     entry = np.flatnonzero(hit)
     always = name in ("aborted-read", "early-read")
     fatal = promised[entry] & (always | (not void))
-    send_op = _of_send(values, rows.op)[entry]
+    send_op = _of_send(values, rows.op, entry)
     other = np.where(values.first_read < values.last_read, values.last_read, values.first_read)
     other = np.where(beyond != NONE, beyond, other) if name == "lost-write" else other
     return Found(
@@ -382,9 +383,9 @@ def _found(rows: Rows, values: Values, name: str, hit: Bools, promised: Bools, v
             "key": values.key[entry],
             "value": values.value[entry],
             "offset": values.home[entry],
-            "process": _of_send(values, rows.process)[entry],
+            "process": _of_send(values, rows.process, entry),
             "op": np.where(send_op == NONE, values.read_op[entry], send_op),
-            "step": _of_send(values, rows.step)[entry],
+            "step": _of_send(values, rows.step, entry),
             "other_op": values.read_op[entry],
             "other_offset": other[entry],
         },
