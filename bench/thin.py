@@ -3,7 +3,7 @@
 Keeps the values that were sent to one key in a stretch of time, with everything that was ever done to them: their
 sends, every poll that returned them, seeks, the final scans. A value goes with all of its rows or stays with all of
 them, so what is left is a history in its own right, and whatever is wrong with a value that stays is still wrong.
-The exercise is not judged in what is left: it is too little to mean anything by its silence.
+What is left is too little to mean anything by its silence: without an anomaly its verdict is *not exercised*.
 """
 
 from __future__ import annotations
