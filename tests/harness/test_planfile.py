@@ -26,7 +26,7 @@ def test_every_shipped_plan_loads_and_bears_its_name(name: str) -> None:
 
 
 def test_shipped_plans_are_the_promised_ones() -> None:
-    assert set(plan_names()) == {"default", "smoke", "acks-one", "unclean", "existing"}
+    assert set(plan_names()) == {"default", "smoke", "acks-one", "unclean", "shipped", "existing"}
     assert load("default").time_limit_s == 90
     assert load("smoke").exercise.min_acknowledged == 2000
     assert load("acks-one").clients.acks == "1"
