@@ -2,8 +2,9 @@
 
 A topic in ``/admin/delete_topics`` is *doomed*: no leader is elected for it any more, its metadata vanishes, then every
 replica is taken offline and told to delete its data. When all have said that they did, the topic's nodes go.
-A topic is *ineligible* while a broker with one of its replicas is dead, a replica failed to delete, or a
-reassignment is under way; it is tried again when that has changed. Deletion cannot be taken back.
+A topic is *ineligible* while a broker with one of its replicas is dead or failed to delete; it is tried again when that
+broker is back. Deletion cannot be taken back. It does not wait for a reassignment, as Kafka's does: without elections
+that might never end; all replicas go, the old and the new.
 """
 
 from __future__ import annotations
@@ -34,8 +35,6 @@ class TopicDeletion:
             if any(
                 not self._context.is_online(each.broker, each.partition) for each in self._context.replicas_of(topic)
             ):
-                self._context.deletion_ineligible.add(topic)
-            if any(each in self._context.reassigning for each in self._context.partitions_of(topic)):
                 self._context.deletion_ineligible.add(topic)
 
     async def doom(self, topics: Iterable[str]) -> None:

@@ -6,11 +6,11 @@ which removed. So a controller that fails in the middle leaves all that its succ
 * Phase A, until every target replica is in the ISR: the union is written, all replicas learn of it by a new leader
   epoch, the added ones begin to fetch. The state's node is watched.
 * Phase B: leadership moves to a target replica if it must; the removed ones leave the ISR, stop and delete
-  their data; then the target alone is written.
+  their data; then the target alone is written. Data is deleted only after somebody else is in the ISR for certain.
 
 A new target for a partition under way replaces the old one: replicas that only the old one wanted are stopped first.
 To cancel is to reassign to the original replicas. Requests come by the API or by ``/admin/reassign_partitions``, whose
-entries go as they are completed; the API overrides that node.
+entries go as they are completed; the API overrides that node. The deletion of the topic ends a move.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from system_under_test.controller.context import PartitionPhase, Replica, ReplicaAssignment, ReplicaPhase
 from system_under_test.controller.core import Core
-from system_under_test.controller.deletion import TopicDeletion
 from system_under_test.controller.events import ReassignedIsrChanged, ReassignmentRequested, TermEvent
 from system_under_test.controller.partition_states import PartitionStateMachine, Strategy
 from system_under_test.controller.replica_states import ReplicaStateMachine
@@ -40,14 +39,12 @@ class Reassignments:
         core: Core,
         partitions: PartitionStateMachine,
         replicas: ReplicaStateMachine,
-        deletion: TopicDeletion,
         watch: Callable[[TermEvent], Watcher],
     ) -> None:
         self._core = core
         self._context = core.context
         self._partitions = partitions
         self._replicas = replicas
-        self._deletion = deletion
         self._watch = watch
         self._watched: set[TopicPartition] = set()
 
@@ -107,6 +104,13 @@ class Reassignments:
             if concerned(self._context.assignment(partition)):
                 await self._proceed(partition, self._context.assignment(partition))
 
+    async def forget(self, topics: Iterable[str]) -> None:
+        """These are deleted, with all replicas that a move has made so far."""
+        gone = set(topics)
+        moving = sorted(each for each in self._context.reassigning if each.topic in gone)
+        self._context.reassigning.difference_update(moving)
+        await self._remove_from_request(moving)
+
     async def isr_changed(self, partition: TopicPartition) -> None:
         self._watched.discard(partition)
         if partition in self._context.reassigning:
@@ -153,7 +157,6 @@ class Reassignments:
 
     async def _proceed(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Do what can be done now. Every step is one that a successor would do again."""
-        self._deletion.mark_ineligible([partition.topic], f"{partition} is being reassigned")
         await self._adopt(partition, assignment)
         if not await self._is_complete(partition, assignment):
             await self._partitions.raise_leader_epoch(partition)
@@ -165,13 +168,41 @@ class Reassignments:
 
     async def _adopt(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         """Write the union, and stop what an earlier target added and this one does not want."""
-        self._context.reassigning.add(partition)
         current = self._context.assignment(partition)
-        if current == assignment:
-            return
-        await self._core.store.write_assignment(partition, assignment)
-        self._context.assign(partition, assignment)
-        await self._stop(partition, [each for each in current.replicas if each not in assignment.replicas])
+        if current != assignment:
+            unwanted = tuple(each for each in current.replicas if each not in assignment.replicas)
+            self._context.assign(partition, ReplicaAssignment(current.replicas, current.adding, unwanted))
+            retired = await self._retire(partition, unwanted)
+            self._context.assign(partition, assignment if retired else current)
+            if not retired:
+                raise ApiError(
+                    ErrorCode.invalid_replica_assignment,
+                    f"All that is in sync is on brokers {unwanted}, which an earlier target added: it would be lost.",
+                )
+            await self._core.store.write_assignment(partition, assignment)
+            await self._delete(partition, unwanted)
+        self._context.reassigning.add(partition)
+
+    async def _retire(self, partition: TopicPartition, leaving: tuple[int, ...]) -> bool:
+        """Take leadership and membership in the ISR from replicas that are to go, while they still have their data.
+
+        False: nobody else has all of it, so they must stay. (Kafka's controller with ZooKeeper does not look.)"""
+        stored = await self._core.store.state(partition)
+        if stored is None or not leaving:
+            return True
+        if set(stored.state.isr) <= set(leaving):
+            return False
+        if stored.state.leader in leaving and await self._partitions.handle(
+            [partition], PartitionPhase.ONLINE, Strategy.REASSIGNED
+        ):
+            return False
+        ending = self._existing(partition, leaving)
+        await self._replicas.handle(ending, _R.OFFLINE)
+        leadership = self._context.leadership.get(partition)
+        if leadership is None or not set(leadership.state.isr) & set(leaving):
+            return True
+        await self._replicas.handle(ending, _R.ONLINE)  # the others left the ISR meanwhile
+        return False
 
     async def _is_complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
         watch = None
@@ -187,10 +218,13 @@ class Reassignments:
 
     async def _complete(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         await self._replicas.handle([Replica(partition, each) for each in assignment.adding], _R.ONLINE)
+        if not await self._retire(partition, assignment.removing):
+            log.warning("%s: target %s cannot take over yet", partition, assignment.target)
+            return  # the watch tells when the ISR changes
         completed = ReplicaAssignment(assignment.target)
         self._context.assign(partition, completed)
-        await self._settle_leadership(partition, completed)
-        await self._stop(partition, assignment.removing)
+        await self._partitions.raise_leader_epoch(partition)  # by which the others learn who is left
+        await self._delete(partition, assignment.removing)
         await self._core.store.write_assignment(partition, completed)
         await self._remove_from_request([partition])
         self._context.reassigning.discard(partition)
@@ -198,25 +232,15 @@ class Reassignments:
         batch.update_metadata(self._context.broker_ids(), [partition])
         self._core.send(batch)
         log.info("%s is reassigned to %s", partition, completed.replicas)
-        await self._deletion.retry([partition.topic])
 
-    async def _settle_leadership(self, partition: TopicPartition, completed: ReplicaAssignment) -> None:
-        """Elect among the target if the leader is not one of them or is dead; else only raise the epoch, by which
-        the others learn who is left."""
-        leadership = self._context.leadership.get(partition)
-        if leadership is None:
-            return
-        leader = leadership.state.leader
-        if leader in completed.replicas and self._context.is_online(leader, partition):
-            await self._partitions.raise_leader_epoch(partition)
-        else:
-            await self._partitions.handle([partition], PartitionPhase.ONLINE, Strategy.REASSIGNED)
-
-    async def _stop(self, partition: TopicPartition, brokers: Iterable[int]) -> None:
-        ending = [Replica(partition, each) for each in brokers]
-        existing = [each for each in ending if self._context.replica_phase(each) is not _R.NON_EXISTENT]
+    async def _delete(self, partition: TopicPartition, retired: Iterable[int]) -> None:
+        ending = self._existing(partition, retired)
         for phase in (_R.OFFLINE, _R.DELETION_STARTED, _R.DELETION_SUCCESSFUL, _R.NON_EXISTENT):
-            await self._replicas.handle(existing, phase)
+            await self._replicas.handle(ending, phase)
+
+    def _existing(self, partition: TopicPartition, brokers: Iterable[int]) -> list[Replica]:
+        replicas = [Replica(partition, each) for each in brokers]
+        return [each for each in replicas if self._context.replica_phase(each) is not _R.NON_EXISTENT]
 
     async def _remove_from_request(self, partitions: list[TopicPartition]) -> None:
         """Take what is done out of ``/admin/reassign_partitions``; the empty node goes."""

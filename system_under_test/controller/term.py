@@ -96,7 +96,7 @@ class Term:
         self._partitions = PartitionStateMachine(self._core)
         self._replicas = ReplicaStateMachine(self._core)
         self._deletion = TopicDeletion(self._core, self._partitions, self._replicas)
-        self.reassignments = Reassignments(self._core, self._partitions, self._replicas, self._deletion, self._watch)
+        self.reassignments = Reassignments(self._core, self._partitions, self._replicas, self._watch)
         self.elections = Elections(self._core, self._partitions, self._watch)
         self.membership = Membership(self._core, self._partitions, self._replicas, self._deletion, self.reassignments)
 
@@ -127,11 +127,14 @@ class Term:
             self._core.channels.add(broker)
         await self._read_topics(await self._store.children(nodes.TOPICS, self._watch(TopicsChanged())))
         self.context.leadership.update(await self._store.states(self.context.partitions()))
-        self.context.reassigning.update(
-            each for each in self.context.partitions() if self.context.assignment(each).is_being_reassigned
-        )
         doomed = await self._store.children(nodes.DELETE_TOPICS, self._watch(DeletionRequested()))
-        self._deletion.start(each for each in doomed if each in self.context.topic_ids)
+        if self._config.delete_topic_enable:
+            self._deletion.start(each for each in doomed if each in self.context.topic_ids)
+        self.context.reassigning.update(
+            each
+            for each in self.context.partitions()
+            if self.context.assignment(each).is_being_reassigned and not self.context.is_doomed(each)
+        )
         batch = self._core.batch()
         batch.update_metadata(self.context.broker_ids(), self.context.partitions_with_leaders(), full=True)
         self._core.send(batch)
@@ -245,13 +248,7 @@ class Term:
             marks = unknown if self._config.delete_topic_enable else wanted
             await self._store.delete_all([nodes.delete_topic_path(each) for each in marks])
         doomed = [each for each in wanted if each in self.context.topic_ids and self._config.delete_topic_enable]
-        self.context.doomed.update(doomed)
-        reassigned = [
-            each
-            for each in doomed
-            if any(part in self.context.reassigning for part in self.context.partitions_of(each))
-        ]
-        self._deletion.mark_ineligible(reassigned, "it is being reassigned")
+        await self.reassignments.forget(doomed)
         await self._deletion.doom(doomed)
 
     async def _isrs_changed(self) -> None:

@@ -59,7 +59,7 @@ class FakeBroker:
     """Replicas in a folder that failed."""
 
     def serve(self, api: ApiKey, body: Body) -> Body:
-        if body.broker_epoch != self.epoch:
+        if body.broker_epoch < self.epoch:
             return self._refused(api, ErrorCode.stale_broker_epoch)
         if body.controller_epoch < self.metadata.controller_epoch:
             return self._refused(api, ErrorCode.stale_controller_epoch)

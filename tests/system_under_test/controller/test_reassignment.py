@@ -143,21 +143,20 @@ def test_requests_by_node_that_make_no_sense_are_removed() -> None:
 
 
 def test_a_topic_is_deleted_while_it_moves() -> None:
+    """New replicas that never catch up are not waited for."""
+
     async def scenario(cluster: Cluster) -> None:
         await _topic(cluster)
         cluster.in_sync = False
         await cluster.active().alter_partition_reassignments({T0: (2, 3)})
         await cluster.until("broker 3 is told", lambda: _hosts(cluster, 3))
         await cluster.topics.delete("t")
-        await cluster.until("the topic is doomed", lambda: cluster.active().is_doomed("t"))
-        assert cluster.brokers[0].disk == {T0}  # it waits for the move
-        cluster.in_sync = True
-        cluster.roles_changed()
 
         async def gone() -> bool:
             return await cluster.topics.names() == []
 
         await cluster.until("the topic is gone", gone)
         assert all(broker.disk == set() for broker in cluster.brokers.values())
+        await cluster.settled()
 
     Cluster().run(scenario)
