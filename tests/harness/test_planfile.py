@@ -171,7 +171,11 @@ def test_values_that_could_not_be_run_are_refused(override: str, message: str) -
 @pytest.mark.parametrize(("kind", "stranger"), [("kafka", "broker-0"), ("shipped", "broker-3")])
 def test_brokers_are_numbered_as_their_target_does(kind: str, stranger: str) -> None:
     for number in range(4):
-        overrides = [parse_override(f"target.kind={kind}"), parse_override(f"faults.roles=broker-{number}")]
+        overrides = [
+            parse_override(f"target.kind={kind}"),
+            parse_override("clients.idempotence=false"),
+            parse_override(f"faults.roles=broker-{number}"),
+        ]
         if f"broker-{number}" != stranger:
             load("smoke", overrides)
             continue
