@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from system_under_test.bugs import NONE, Bug
@@ -14,6 +18,22 @@ def test_a_seed_repeats_a_run_to_the_step() -> None:
     assert first == second
     assert first.digest != other.digest
     assert (first.violation, first.acknowledged > 0, first.steps > 1000) == (None, True, True)
+
+
+def test_the_order_of_sets_decides_nothing() -> None:
+    program = "from system_under_test.simulation.run import run_schedule; print(run_schedule(6, 6.0).digest)"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(digests) == 1
 
 
 def test_the_correct_cluster_violates_nothing() -> None:
