@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from checkers.promises import PromiseOverride
     from checkers.result import Judgement
     from harness.commands.sources import Source
+    from histories.meta import Meta
     from histories.store import RunStore
 
 
@@ -147,8 +149,8 @@ class Checking:
         from checkers.judge import judge
         from histories.read import open_history
 
-        open_history(source.history)  # what is no history is said before Spark is started for it
-        return judge(
+        meta, _ = open_history(source.history)  # what is no history is said before Spark is started for it
+        judgement = judge(
             self._spark(),
             source.history,
             path_label=source.label,
@@ -156,6 +158,7 @@ class Checking:
             promises=self._request.promises,
             progress=lambda what: self._progress(source.label, what),
         )
+        return undecided(judgement, meta)
 
     @staticmethod
     def _about(source: Source, judgement: Judgement) -> Judgement:
@@ -169,6 +172,7 @@ class Checking:
             from checkers import session
 
             self._progress("Spark", "starting")
+            logging.getLogger().addFilter(_is_no_interruption)
             self._session = session.start(self._request.master)
             self._cleanup.callback(self._session.stop)
         return self._session
@@ -204,6 +208,25 @@ class Checking:
     def _write(self, document: dict[str, Any]) -> None:
         if self._output is not None:
             print(json.dumps(document, ensure_ascii=False), file=self._output, flush=True)
+
+
+def undecided(judgement: Judgement, meta: Meta) -> Judgement:
+    """Half a recording proves a violation, but neither that all is well nor that something expected stayed away."""
+    from checkers.result import Verdict
+
+    reasons = []
+    if meta.interrupted:
+        reasons.append("the run ended early, so what it would have read at its end is missing")
+    if not meta.counts.get("mops", 1):
+        reasons.append("nothing was sent or read")
+    if not reasons or any(each.fatal for each in judgement.findings):
+        return judgement
+    return replace(judgement, verdict=Verdict.UNKNOWN, reasons=(*reasons, *judgement.reasons))
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Py4J logs the traceback of a Ctrl-C that comes while it waits, although it passes the interruption on."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _replaced(path: Path, write: Callable[[Path], object]) -> str | None:

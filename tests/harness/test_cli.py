@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 import tomllib
@@ -19,13 +20,14 @@ import harness.commands.runs
 from checkers.names import ANOMALIES
 from checkers.result import Judgement, Verdict
 from harness.cli import main
-from harness.commands.check import only_names
+from harness.commands.check import only_names, undecided
 from harness.commands.synth import injections
 from harness.exits import Exit, UsageError, worst
 from harness.plan import Plan
 from harness.planfile import dump
 from histories.build import HistoryBuilder
 from histories.errors import HistoryError
+from histories.meta import Meta
 from histories.recorded import RecordedEvent
 from histories.store import RunStore
 from tests.harness import report_sample
@@ -339,3 +341,33 @@ def test_a_report_that_cannot_be_written_takes_nothing_from_the_verdict(
     assert not list(second.folder.glob(".*")), "nothing unfinished is left"
     verdicts[first.id] = Verdict.INVALID
     assert main(["check", first.id, second.id, "--store", str(tmp_path)]) == 1
+
+
+def test_half_a_recording_is_neither_valid_nor_short_of_what_was_expected() -> None:
+    whole = Meta("r", "run", keys=(), topics={}, producers=(), counts={"ops": 5, "mops": 5})
+    half, empty = replace(whole, interrupted=True), replace(whole, counts={"ops": 0, "mops": 0})
+    valid = report_sample.valid()
+    short = replace(valid, verdict=Verdict.INVALID, reasons=("expected lost-write, and it did not show",))
+    assert undecided(valid, whole) == valid
+    assert undecided(short, whole) == short
+    for meta, why in ((half, "the run ended early"), (empty, "nothing was sent or read")):
+        for each in (valid, short, replace(valid, verdict=Verdict.NOT_EXERCISED)):
+            judged = undecided(each, meta)
+            assert judged.verdict is Verdict.UNKNOWN
+            assert judged.reasons[0].startswith(why)
+    guilty = report_sample.invalid()
+    assert any(each.fatal for each in guilty.findings)
+    assert undecided(guilty, half) == guilty, "a violation is one, however early the run ended"
+
+
+def test_the_log_of_a_library_shows_no_interruption(
+    verdicts: dict[str, Verdict], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "filters", [])
+    assert main(["check", str(history(tmp_path / "one"))]) == 0
+    assert not verdicts
+    for error, shown in ((KeyboardInterrupt(), False), (ZeroDivisionError(), True)):
+        record = root.makeRecord("root", logging.ERROR, "x", 1, "said", (), (type(error), error, None))
+        assert bool(root.filter(record)) is shown
+    capsys.readouterr()
