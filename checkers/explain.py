@@ -137,7 +137,7 @@ class _Facts(dict[str, str]):
                 outcome = {"ok": "acknowledged", "fail": "refused", "info": "left without a known outcome"}
                 how = outcome.get(row["status"] or row["type"], "sent")
                 at = "" if row["offset"] is None else f" at offset {row['offset']}"
-                when = "" if row["complete_ns"] is None else f" after {row['complete_ns'] / 1e9:.3f} s"
+                when = "" if row["complete_ns"] is None else f" at {row['complete_ns'] / 1e9:.3f} s of the run"
                 return f"process {row['process']} sent it and it was {how}{at}{when}"
         return "nobody is known to have sent it"
 
@@ -148,7 +148,7 @@ class _Facts(dict[str, str]):
         first = min(reads, key=lambda row: row["complete_ns"] or row["invoke_ns"])
         when = (first["complete_ns"] or first["invoke_ns"]) / 1e9
         places = sorted({row["offset"] for row in reads if row["offset"] is not None})
-        return f"process {first['process']} read it first, after {when:.3f} s; it was read at {', '.join(map(str, places[:5]))}"
+        return f"process {first['process']} read it first, at {when:.3f} s; it was read at {', '.join(map(str, places[:5]))}"
 
 
 SENTENCES: dict[str, str] = {
