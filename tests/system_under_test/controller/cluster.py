@@ -274,6 +274,16 @@ class Cluster:
             assert loop.time() < deadline, f"not within {within_s} s: {what}"
             await asyncio.sleep(0.05)
 
+    async def settled_leader(self, partition: TopicPartition, leader: int | None = None) -> None:
+        """Wait until a partition's leader and ISR are alive, whatever else is under way."""
+
+        async def good() -> bool:
+            state = await self.state(*partition)
+            alive = {broker.id for broker in self._up()}
+            return state.leader in alive and set(state.isr) <= alive and leader in (None, state.leader)
+
+        await self.until(f"{partition} has a live leader", good)
+
     async def elected(self) -> None:
         await self.until("a controller", lambda: _true(self.controller() is not None))
 

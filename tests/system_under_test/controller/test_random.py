@@ -185,6 +185,7 @@ def play(seed: int) -> None:
         for each in BROKERS:
             if each not in cluster.running:
                 await cluster.start(each)
+        cluster.roles_changed()
         await cluster.settled()
 
     Cluster(seed).run(scenario, within_s=3000)

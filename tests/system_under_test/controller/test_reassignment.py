@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from system_under_test.controller.context import ReplicaAssignment
+from system_under_test.protocol.errors import ErrorCode
 from system_under_test.types import TopicPartition
 from system_under_test.zookeeper import nodes
 from tests.system_under_test.controller.cluster import Cluster
@@ -122,6 +123,37 @@ def test_a_move_is_cancelled() -> None:
         await cluster.settled()
         assert dict((await cluster.assignment("t")).partitions) == {0: (0, 1)}
         assert cluster.brokers[2].disk == cluster.brokers[3].disk == set()
+
+    Cluster().run(scenario)
+
+
+def test_the_last_replica_in_sync_is_never_stopped() -> None:
+    """A new replica has caught up and the old ones are dead: to cancel the move would delete all that is left."""
+
+    async def scenario(cluster: Cluster) -> None:
+        await _topic(cluster)
+        cluster.cut.add((0, 3))  # broker 3 stays behind, so that the move is not complete
+        cluster.cut.add((2, 3))
+        await cluster.active().alter_partition_reassignments({T0: (2, 3)})
+
+        async def caught_up() -> bool:
+            return 2 in (await cluster.state("t")).isr
+
+        await cluster.until("broker 2 has caught up", caught_up)
+        await cluster.kill_now(1)
+        await cluster.settled_leader(T0)
+        await cluster.kill_now(0)
+        await cluster.settled_leader(T0, 2)
+        for target in (None, (0, 1), (3,)):
+            outcome = (await cluster.active().alter_partition_reassignments({T0: target}))[T0]
+            assert outcome is not None
+            assert outcome.code is ErrorCode.invalid_replica_assignment
+        assert (await cluster.state("t")).isr == (2,)
+        assert T0 in cluster.brokers[2].disk
+        cluster.cut.clear()
+        await cluster.start(0, 1)
+        cluster.roles_changed()
+        await _moved(cluster, 2, 3)
 
     Cluster().run(scenario)
 
