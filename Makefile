@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export SPARK_LOCAL_IP := 127.0.0.1
 
-.PHONY: help setup run test lint bench calibrate clean
+.PHONY: help setup run test lint bench calibrate simulate clean
 
 help:
 	@echo "make run        set up, make a history with known anomalies, judge it, write a report"
 	@echo "make test       set up, lint, types, import rules, test suite"
 	@echo "make bench      measure checking, importing and recording (about ten minutes)"
 	@echo "make calibrate  seeded chaos runs on a managed Apache Kafka 3.9 (needs Maven or KAFKA_HOME)"
+	@echo "make simulate   random schedules on simulated clusters (MINUTES=60; a failure names its seed)"
 	@echo "make lint       ruff, mypy --strict, import rules"
 	@echo "make clean      remove .venv, caches and build output (runs/ stays)"
 
@@ -42,6 +43,9 @@ bench: setup
 
 calibrate: setup
 	$(BIN)/python -m bench.calibrate
+
+simulate: setup
+	$(BIN)/python -m system_under_test.simulation --minutes $(or $(MINUTES),60)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
