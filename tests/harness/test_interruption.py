@@ -85,7 +85,9 @@ class Starter:
         early = phase in ("up", "load", "fault")
         plan = self._folder / "plan.toml"
         kind = "kill" if phase == "heal" else "pause"
-        plan.write_text(PLAN.format(limit=600 if early else 2, kind=kind, hold=600 if early else 0.3))
+        # A heal is held in the nemesis' own thread, while the load goes on: long enough for a worker to start.
+        limit = 600 if early else 30 if phase == "heal" else 2
+        plan.write_text(PLAN.format(limit=limit, kind=kind, hold=600 if early else 0.3))
         mark, log, go = uuid.uuid4().hex, self._folder / "output", self._folder / "go"
         environment = {**os.environ, "TIDEMARK_TEST": mark, "TMPDIR": str(self._folder)}
         if phase == "final scans":
@@ -105,7 +107,7 @@ class Starter:
         signs = {"final scans": "phase final scans", "load": "holding at load", "fault": "holding at fault"}
         sign = signs.get(phase, f"holding at {phase}")
         wait_until(lambda: sign in log.read_text() or process.poll() is not None, f"the run to reach {phase}")
-        if phase in ("load", "fault", "final scans"):
+        if phase in ("load", "fault", "heal", "final scans"):
             wait_until(lambda: self._has_recorded(started, phase), "the worker to record something")
         assert process.poll() is None, log.read_text()
         return started
