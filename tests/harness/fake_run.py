@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import sys
 import threading
 from dataclasses import replace
@@ -93,5 +94,7 @@ def install(hold: Hold) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever runs the tests under nohup hands an ignored SIGHUP down, which the harness would rightly leave ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     install(Hold(sys.argv[1], Path(sys.argv[2])))
     sys.exit(cli.main(sys.argv[3:]))
