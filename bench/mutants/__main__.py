@@ -2,11 +2,12 @@
 
     python -m bench.mutants [--modules values order ...] [--cases 1000] [--share 1/3]
 
-Every mutant (:mod:`bench.mutants.operators`) is tried, cheapest first, against
+Every mutant (:mod:`bench.mutants.operators`) is tried, cheapest first and until one notices it, against
 
 - ``smallest`` the smallest guilty and innocent histories, together and each alone in its partition,
 - ``random``   11,000 random histories and eight variants of promises, compared with the reference,
-- ``tests``    the other tests of the checkers, whole judgements included (about 20 s, for what is left unexplained).
+- ``unit``     the tests of the checkers that need no Spark,
+- ``judge``    the tests of whole judgements (about 20 s, for what is left unexplained).
 
 All of it runs in this process, with :mod:`tests.checkers.local` in Spark's place. What survives is either explained in
 ``equivalent.toml`` beside this file, or makes the exit code 1.
@@ -43,7 +44,9 @@ BEYOND = ("rows", "partition", "found", "steps", "metrics", "judge", "scan", "ex
 COMPARED = ("test_against_reference", "test_in_process", "test_reference", "test_smallest", "test_jvm")
 """Tests that are tried already, or do not touch the checks."""
 FOLDER = Path(tempfile.gettempdir()) / "tidemark-mutants"
-STAGES = ("smallest", "random", "tests")
+STAGES = ("smallest", "random", "unit", "judge")
+OUTSIDE = ("exercise", "coverage", "assumptions", "metrics", "judge")
+"""No row passes through them, so the histories need not be tried."""
 
 
 def main(arguments: list[str]) -> int:
@@ -51,7 +54,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--modules", nargs="+", choices=CONDITIONS + BEYOND, default=list(CONDITIONS + BEYOND))
     parser.add_argument("--cases", type=int, default=1000, help="random histories in each of the eleven sets")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--quick", action="store_true", help="smallest and random only")
+    parser.add_argument("--quick", action="store_true", help="without the judge's tests")
     parser.add_argument("--share", default="1/1", help="2/3: the second third of each module's mutants")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="keeps the histories for the next run")
     parser.add_argument("--results", type=Path, help="write every mutant and what noticed it, as JSON")
@@ -62,17 +65,16 @@ def main(arguments: list[str]) -> int:
     explained = _explained()
     table: list[tuple[str, int, Counter[str]]] = []
     left: list[Mutant] = []
-    everything: dict[str, list[str]] = {}
+    everything: dict[str, str | None] = {}
     for name in options.modules:
         began = time.monotonic()
         mutants = mutants_of(f"checkers.{name}", (ROOT / "checkers" / f"{name}.py").read_text())[share - 1 :: shares]
         by: Counter[str] = Counter()
-        tests = [not options.quick and mutant.name not in explained for mutant in mutants]
-        for mutant, noticed in zip(mutants, _tried(evidence, mutants, tests, options.jobs), strict=True):
+        judged = [not options.quick and mutant.name not in explained for mutant in mutants]
+        for mutant, noticed in zip(mutants, _tried(evidence, mutants, judged, options.jobs), strict=True):
             everything[mutant.name] = noticed
-            by.update(noticed)
-            by["nothing"] += not noticed
-            if not noticed:
+            by[noticed or "nothing"] += 1
+            if noticed is None:
                 left.append(mutant)
                 print(f"  {mutant.module.replace('.', '/')}.py:{mutant.line}: {mutant.name}", flush=True)
         print(f"{name}: {len(mutants)} mutants in {time.monotonic() - began:.0f} s", flush=True)
@@ -83,49 +85,57 @@ def main(arguments: list[str]) -> int:
     return _report(table, left, explained, wrong)
 
 
-def _tried(evidence: Evidence, mutants: list[Mutant], tests: list[bool], jobs: int) -> Iterator[list[str]]:
+def _tried(evidence: Evidence, mutants: list[Mutant], judged: list[bool], jobs: int) -> Iterator[str | None]:
     """What notices each of them; processes that fork share the evidence."""
-    _TRIALS[:] = [partial(_noticed_by, mutant, evidence, also) for mutant, also in zip(mutants, tests, strict=True)]
+    _TRIALS[:] = [partial(_noticed_by, mutant, evidence, also) for mutant, also in zip(mutants, judged, strict=True)]
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
         yield from pool.imap(_try, range(len(mutants)), chunksize=1)
 
 
-_TRIALS: list[Callable[[], list[str]]] = []
+_TRIALS: list[Callable[[], str | None]] = []
 """Set before the fork, so that nothing of it is copied."""
 
 
-def _try(number: int) -> list[str]:
+def _try(number: int) -> str | None:
     return _TRIALS[number]()
 
 
-def _noticed_by(mutant: Mutant, evidence: Evidence, tests: bool) -> list[str]:
-    """The stages that notice it. The first two are always tried, the tests only while nothing did."""
-    return evidence.notices(mutant) or (["tests"] if tests and _tests_notice(mutant) else [])
+def _noticed_by(mutant: Mutant, evidence: Evidence, judged: bool) -> str | None:
+    outside = mutant.module.rpartition(".")[2] in OUTSIDE
+    noticed = None if outside else evidence.notices(mutant)
+    if noticed is None and _tests_notice(mutant, spark=False):
+        return "unit"
+    if noticed is None and judged and _tests_notice(mutant, spark=True):
+        return "judge"
+    return noticed
 
 
-def _tests_notice(mutant: Mutant) -> bool:
+def _tests_notice(mutant: Mutant, spark: bool) -> bool:
     heard = io.StringIO()
-    with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), swapped(mutant, ("checkers", "tests")):
-        session = importlib.import_module("checkers.session")
-        local = importlib.import_module("tests.checkers.local")
-        session.start = lambda _: local.local_context()  # type: ignore[attr-defined]
-        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", *_tests()])
+    try:
+        with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard):
+            with swapped(mutant, ("checkers", "tests")):
+                session = importlib.import_module("checkers.session")
+                local = importlib.import_module("tests.checkers.local")
+                session.start = lambda _: local.local_context()  # type: ignore[attr-defined]
+                code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", *_tests(spark)])
+    except Exception:  # noqa: BLE001 - a mutant that cannot even be imported was noticed
+        return True
     known = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED)
     assert code in known, heard.getvalue()
     return code != pytest.ExitCode.OK
 
 
-def _tests() -> list[str]:
-    """The quick ones first."""
+def _tests(spark: bool) -> list[str]:
     files = [each for each in (ROOT / "tests" / "checkers").glob("test_*.py") if each.stem not in COMPARED]
-    return [str(each) for each in sorted(files, key=lambda each: ("mark.spark" in each.read_text(), each.name))]
+    return [str(each) for each in sorted(files) if ("mark.spark" in each.read_text()) == spark]
 
 
 def _report(
     table: Sequence[tuple[str, int, Counter[str]]], left: list[Mutant], explained: set[str], wrong: list[str]
 ) -> int:
-    print("\n| module | mutants | noticed by smallest | by random | only by other tests | left |")
-    print("|---|---|---|---|---|---|")
+    print("\n| module | mutants | noticed by smallest | else by random | else by unit | else by judge | left |")
+    print("|---|---|---|---|---|---|---|")
     for name, count, by in table:
         print(f"| {name} | {count} | {' | '.join(str(by[each]) for each in (*STAGES, 'nothing'))} |")
     unexplained = [each for each in left if each.name not in explained]

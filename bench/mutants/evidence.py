@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
+import pyarrow as pa
 
 from bench.mutants.operators import Mutant
 from bench.mutants.swap import swapped
@@ -33,7 +34,8 @@ MAKE_ROWS = ("checkers.load", "checkers.narrow", "checkers.scan", "checkers.exch
 """Mutants of these change the rows, so they are made anew."""
 LIMIT_S = 120
 
-Ready = tuple[Exhibit, Collected]
+Ready = tuple[Exhibit, Collected, list[pa.Table]]
+"""With its rows, and the rows of each part."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Evidence:
                 assert isinstance(evidence, Evidence)
                 return evidence
         scratch = folder / digest
-        few = [smallest_exhibit(scratch / "smallest"), together_exhibit(scratch / "together")]
+        few = [together_exhibit(scratch / "together"), smallest_exhibit(scratch / "smallest")]
         variants = [variant_exhibit(scratch, name) for name in VARIANTS]
         many = [*variants, *random_exhibits(scratch, SEEDS, cases)]
         evidence = Evidence([_ready(each) for each in few], [_ready(each) for each in many])
@@ -60,24 +62,20 @@ class Evidence:
         stored.write_bytes(pickle.dumps((digest, pickle.dumps(evidence))))
         return evidence
 
-    def notices(self, mutant: Mutant | None) -> list[str]:
-        """Which of the two differ from the reference. Without a mutant none may."""
-        noticed = []
+    def notices(self, mutant: Mutant | None) -> str | None:
+        """Which of the two is the first to differ from the reference. Without a mutant none may."""
         if self._differs(mutant, self.smallest):
-            noticed.append("smallest")
-        if self._differs(mutant, self.random):
-            noticed.append("random")
-        return noticed
+            return "smallest"
+        return "random" if self._differs(mutant, self.random) else None
 
     def _differs(self, mutant: Mutant | None, exhibits: list[Ready]) -> bool:
         try:
             with _limited(LIMIT_S), swapped(mutant, FRESH), np.errstate(all="ignore"):
                 in_process = importlib.import_module("tests.checkers.in_process")
-                for exhibit, ready in exhibits:
-                    collected = ready
+                for exhibit, collected, parts in exhibits:
                     if mutant is not None and mutant.module in MAKE_ROWS:
                         collected = in_process.collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
-                    parts = [collected.of_keys(keys) for keys in exhibit.parts] or [collected.rows]
+                        parts = _parts(exhibit, collected)
                     line = next(exhibit.differences(in_process.check(collected, parts)), None)
                     assert line is None, f"{exhibit.name}: {line}"
         except Exception:  # whatever a mutant breaks, it was noticed
@@ -88,7 +86,12 @@ class Evidence:
 
 
 def _ready(exhibit: Exhibit) -> Ready:
-    return exhibit, collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
+    collected = collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
+    return exhibit, collected, _parts(exhibit, collected)
+
+
+def _parts(exhibit: Exhibit, collected: Collected) -> list[pa.Table]:
+    return [collected.of_keys(keys).combine_chunks() for keys in exhibit.parts] or [collected.rows.combine_chunks()]
 
 
 def _digest(cases: int) -> str:

@@ -145,6 +145,12 @@ def drop_boundary(random: Random, draft: Draft) -> None:
         op["mops"].remove(mop)
 
 
+def forget_where_or_when_polled(random: Random, draft: Draft) -> None:
+    rows = _rows(draft, "poll")
+    if rows:
+        random.choice(rows)[1][random.choice(("offset", "complete_ns"))] = None
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     swap_acknowledgements,
     swap_polled,
@@ -159,4 +165,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     forget_topic,
     change_coverage,
     drop_boundary,
+    forget_where_or_when_polled,
 )

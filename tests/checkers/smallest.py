@@ -268,6 +268,13 @@ def read_twice_at_one_offset(b: HistoryBuilder) -> None:
 
 
 @innocent("duplicate")
+def read_at_one_offset_and_nobody_knows_where(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1, 0)
+    b.poll(1, [(0, 0, 1)])
+    b.poll(2, [(0, None, 1)])
+
+
+@innocent("duplicate")
 def acknowledged_elsewhere_but_read_once(b: HistoryBuilder) -> None:
     b.send(0, 0, 1, 0)
     b.poll(1, [(0, 1, 1)])
