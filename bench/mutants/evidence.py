@@ -8,7 +8,7 @@ import pickle
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -42,6 +42,8 @@ Ready = tuple[Exhibit, Collected, list[pa.Table]]
 class Evidence:
     smallest: list[Ready]
     random: list[Ready]
+    digest: str = field(default="")
+    """Of the sources that it was made from."""
 
     @staticmethod
     def gather(folder: Path, cases: int) -> Evidence:
@@ -57,7 +59,7 @@ class Evidence:
         few = [together_exhibit(scratch / "together"), smallest_exhibit(scratch / "smallest")]
         variants = [variant_exhibit(scratch, name) for name in VARIANTS]
         many = [*variants, *random_exhibits(scratch, SEEDS, cases)]
-        evidence = Evidence([_ready(each) for each in few], [_ready(each) for each in many])
+        evidence = Evidence([_ready(each) for each in few], [_ready(each) for each in many], digest)
         evidence.notices(None)
         stored.write_bytes(pickle.dumps((digest, pickle.dumps(evidence))))
         return evidence
@@ -87,7 +89,9 @@ class Evidence:
 
 def _ready(exhibit: Exhibit) -> Ready:
     collected = collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
-    return exhibit, collected, _parts(exhibit, collected)
+    drawn = exhibit.drawn
+    lean = replace(exhibit, drawn=None if drawn is None else replace(drawn, histories=(), tables={}))
+    return lean, collected, _parts(exhibit, collected)
 
 
 def _parts(exhibit: Exhibit, collected: Collected) -> list[pa.Table]:
