@@ -7,8 +7,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -173,7 +173,8 @@ class Checking:
 
             self._progress("Spark", "starting")
             logging.getLogger().addFilter(_is_no_interruption)
-            self._session = session.start(self._request.master)
+            with _nothing_half_started():
+                self._session = session.start(self._request.master)
             self._cleanup.callback(self._session.stop)
         return self._session
 
@@ -222,6 +223,23 @@ def undecided(judgement: Judgement, meta: Meta) -> Judgement:
     if not reasons or any(each.fatal for each in judgement.findings):
         return judgement
     return replace(judgement, verdict=Verdict.UNKNOWN, reasons=(*reasons, *judgement.reasons))
+
+
+@contextmanager
+def _nothing_half_started() -> Iterator[None]:
+    """PySpark forgets its virtual machine when it is interrupted while that starts, and deletes the folder in which the
+    machine would say where it listens: it then waits for ever for somebody to connect."""
+    import psutil
+
+    me = psutil.Process()
+    before = set(me.children(recursive=True))
+    try:
+        yield
+    except BaseException:
+        for each in set(me.children(recursive=True)) - before:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        raise
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:

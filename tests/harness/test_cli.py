@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import subprocess
 import sys
 import tomllib
@@ -371,3 +372,24 @@ def test_the_log_of_a_library_shows_no_interruption(
         record = root.makeRecord("root", logging.ERROR, "x", 1, "said", (), (type(error), error, None))
         assert bool(root.filter(record)) is shown
     capsys.readouterr()
+
+
+def test_an_interrupted_start_of_spark_leaves_no_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(_master: str | None) -> Session:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkers.session, "start", start)
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        try:
+            assert main(["check", str(history(tmp_path / "one"))]) == Exit.INTERRUPTED
+            assert started[0].wait(10) == -signal.SIGKILL
+            assert stranger.poll() is None, "what ran before is not ours to end"
+        finally:
+            for each in (stranger, *started):
+                each.kill()
+    assert capsys.readouterr().err == "tidemark: interrupted\n"
