@@ -127,7 +127,8 @@ class Known:
 
 def _digest() -> str:
     digest = hashlib.sha256()
-    for source in (*_tests(spark=False), *_tests(spark=True), *sorted((ROOT / "checkers").glob("*.py"))):
+    own = [str(each) for each in sorted((ROOT / "checkers").glob("*.py"))]
+    for source in [*_tests(spark=False), *_tests(spark=True), *own]:
         digest.update(Path(source).read_bytes())
     return digest.hexdigest()[:16]
 
