@@ -13,7 +13,6 @@ from pathlib import Path
 from types import FrameType
 
 import numpy as np
-import pyarrow as pa
 
 from bench.mutants.operators import Mutant
 from bench.mutants.swap import swapped
@@ -21,7 +20,7 @@ from tests.checkers.exhibits import (
     VARIANTS,
     Exhibit,
     random_exhibits,
-    smallest_exhibit,
+    smallest_exhibits,
     together_exhibit,
     variant_exhibit,
 )
@@ -34,8 +33,7 @@ MAKE_ROWS = ("checkers.load", "checkers.narrow", "checkers.scan", "checkers.exch
 """Mutants of these change the rows, so they are made anew."""
 LIMIT_S = 120
 
-Ready = tuple[Exhibit, Collected, list[pa.Table]]
-"""With its rows, and the rows of each part."""
+Ready = tuple[Exhibit, Collected]
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Evidence:
                 assert isinstance(evidence, Evidence)
                 return evidence
         scratch = folder / digest
-        few = [together_exhibit(scratch / "together"), smallest_exhibit(scratch / "smallest")]
+        few = [together_exhibit(scratch / "together"), *smallest_exhibits(scratch)]
         variants = [variant_exhibit(scratch, name) for name in VARIANTS]
         many = [*variants, *random_exhibits(scratch, SEEDS, cases)]
         evidence = Evidence([_ready(each) for each in few], [_ready(each) for each in many], digest)
@@ -74,11 +72,11 @@ class Evidence:
         try:
             with _limited(LIMIT_S), swapped(mutant, FRESH), np.errstate(all="ignore"):
                 in_process = importlib.import_module("tests.checkers.in_process")
-                for exhibit, collected, parts in exhibits:
+                for exhibit, ready in exhibits:
+                    collected = ready
                     if mutant is not None and mutant.module in MAKE_ROWS:
                         collected = in_process.collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
-                        parts = _parts(exhibit, collected)
-                    line = next(exhibit.differences(in_process.check(collected, parts)), None)
+                    line = next(exhibit.differences(in_process.check(collected)), None)
                     assert line is None, f"{exhibit.name}: {line}"
         except Exception:  # whatever a mutant breaks, it was noticed
             if mutant is None:
@@ -91,11 +89,7 @@ def _ready(exhibit: Exhibit) -> Ready:
     collected = collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
     drawn = exhibit.drawn
     lean = replace(exhibit, drawn=None if drawn is None else replace(drawn, histories=(), tables={}))
-    return lean, collected, _parts(exhibit, collected)
-
-
-def _parts(exhibit: Exhibit, collected: Collected) -> list[pa.Table]:
-    return [collected.of_keys(keys).combine_chunks() for keys in exhibit.parts] or [collected.rows.combine_chunks()]
+    return lean, replace(collected, rows=collected.rows.combine_chunks())
 
 
 def _digest(cases: int) -> str:

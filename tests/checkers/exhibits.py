@@ -7,7 +7,7 @@ keys of a partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -49,30 +49,26 @@ class Exhibit:
     folder: Path
     meta: Meta
     override: PromiseOverride
-    parts: tuple[tuple[int, ...], ...]
-    """Keys to check as one partition each; empty: all of them at once."""
     drawn: Generated | None
-    expected: tuple[dict[str, Cases], ...]
-    """Per part, when nothing was drawn at random."""
-    beside: tuple[Expected, ...] = ()
-    """Per part; empty: only cases are compared."""
+    expected: dict[str, Cases]
+    """When nothing was drawn at random."""
+    beside: Expected | None = None
+    """None: only cases are compared."""
 
-    def differences(self, found: Iterable[list[Row]]) -> Iterator[str]:
-        """Between the reference and what the checks found in each part, as soon as they are known."""
-        for number, rows in enumerate(found):
-            cases = cases_of(rows)
-            if self.drawn is not None:
-                yield from differences(self.drawn, cases)
-            else:
-                expected = self.expected[number]
-                unlike = [name for name in expected if cases[name] != expected[name]]
-                yield from (f"part {number}: {name}: {cases[name]} and not {expected[name]}" for name in unlike)
-            if self.beside:
-                yield from self.beside[number].differences(rows)
+    def differences(self, rows: list[Row]) -> Iterator[str]:
+        """Between the reference and what the checks found."""
+        cases = cases_of(rows)
+        if self.drawn is not None:
+            yield from differences(self.drawn, cases)
+        else:
+            unlike = [name for name in self.expected if cases[name] != self.expected[name]]
+            yield from (f"{name}: {cases[name]} and not {self.expected[name]}" for name in unlike)
+        if self.beside is not None:
+            yield from self.beside.differences(rows)
 
 
 def random_exhibit(folder: Path, name: str, drawn: Generated) -> Exhibit:
-    return Exhibit(name, folder, write(folder, drawn.plain_tables(), drawn.meta), KEPT, (), drawn, ())
+    return Exhibit(name, folder, write(folder, drawn.plain_tables(), drawn.meta), KEPT, drawn, {})
 
 
 def variant_exhibit(folder: Path, name: str, cases: int = VARIANT_CASES) -> Exhibit:
@@ -93,7 +89,7 @@ def variant_exhibit(folder: Path, name: str, cases: int = VARIANT_CASES) -> Exhi
     )
     sealed = write(folder / name, tables, meta)
     beside = Expected.of(Terms(each, said) for each in apart)
-    return Exhibit(f"random, {name}", folder / name, sealed, said, (), drawn, (), (beside,))
+    return Exhibit(f"random, {name}", folder / name, sealed, said, drawn, {}, beside)
 
 
 def _slower(history: History) -> History:
@@ -121,24 +117,23 @@ def without_transactions(cases: int) -> Generated:
     return union(list(islice(plain, cases)))
 
 
-def smallest_exhibit(folder: Path) -> Exhibit:
-    """All of the smallest histories as one, checked apart."""
-    built = _smallest()
-    together = merged(built)
-    meta = write(folder, together.tables(), together.meta)
-    parts, first = [], 0
-    for each in built:
-        parts.append(tuple(range(first, first + len(each.meta.keys))))
-        first += len(each.meta.keys)
-    apart = [_part(together, keys) for keys in parts]
-    beside = tuple(Expected.of([Terms(each, KEPT)]) for each in apart)
-    return Exhibit("smallest", folder, meta, KEPT, tuple(parts), None, tuple(judge(each) for each in apart), beside)
+def smallest_exhibits(folder: Path) -> Iterator[Exhibit]:
+    """Each of the smallest histories alone; and as if Jepsen's consumers had recorded it."""
+    for origin in ("synthetic", "jepsen"):
+        for number, history in enumerate(_smallest()):
+            each = replace(history, meta=replace(history.meta, origin=origin))
+            where = folder / f"{origin}-{number}"
+            beside = Expected.of([Terms(each, KEPT)])
+            yield Exhibit(
+                f"smallest {number}, {origin}", where, write(where, each.tables(), each.meta), KEPT, None,
+                (judge(each)), beside,
+            )  # fmt: skip
 
 
 def together_exhibit(folder: Path) -> Exhibit:
     together = merged(_smallest())
     meta = write(folder, together.tables(), together.meta)
-    return Exhibit("smallest together", folder, meta, KEPT, (tuple(range(len(meta.keys))),), None, (judge(together),))
+    return Exhibit("smallest together", folder, meta, KEPT, None, judge(together), Expected.of([Terms(together, KEPT)]))
 
 
 def random_exhibits(folder: Path, seeds: Iterable[int], cases: int) -> Iterable[Exhibit]:
@@ -155,12 +150,3 @@ def _built(write_to: Writer) -> History:
     builder = HistoryBuilder()
     write_to(builder)
     return History.of(builder.tables(), builder.meta())
-
-
-def _part(history: History, keys: Sequence[int]) -> History:
-    """Only these keys; sends without a known key stay."""
-    return replace(
-        history,
-        mops=tuple(each for each in history.mops if each.key in keys or each.key < 0),
-        coverage=tuple(each for each in history.coverage if each.key in keys),
-    )

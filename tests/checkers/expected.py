@@ -45,7 +45,7 @@ class Expected:
                     lines.append(f"{name}: {row} shows what is not there")
                 if row["value"] == row["other_value"]:
                     lines.append(f"{name}: {row} shows one value")
-            elif name in ANOMALIES and name != "torn-transaction":
+            elif name in ANOMALIES:
                 place = self.places.get((name, identity_of(row)), {"no such place": None})
                 shown = {each: row.get(each) for each in place}
                 if shown != place:

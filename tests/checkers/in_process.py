@@ -5,14 +5,13 @@ Spark makes the rows once; the checks may then be run on all of them, or on some
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from checkers.load import NONE, History, has_transactions, open_history
 from checkers.metrics import decoded
@@ -43,10 +42,6 @@ class Collected:
     strays: Ints
     """Values whose key is unknown."""
 
-    def of_keys(self, keys: Iterable[int]) -> pa.Table:
-        """As a partition that got no other keys; sends without a known key go everywhere here."""
-        return self.rows.filter(pc.is_in(self.rows.column("key"), pa.array([*keys, -1], pa.int64())))
-
 
 def write(folder: Path, tables: Mapping[str, pa.Table], meta: Meta) -> Meta:
     with HistoryWriter(folder) as writer:
@@ -64,15 +59,11 @@ def collect(spark: SparkContext, folder: Path, meta: Meta, override: PromiseOver
     return Collected(history, transactions, rows, stray_values(history))
 
 
-def check(collected: Collected, parts: Iterable[pa.Table]) -> Iterator[list[Row]]:
-    """Everything that the checks say of the rows of each partition: cases, and by names with ``#`` the tallies, the
+def check(collected: Collected) -> list[Row]:
+    """Everything that the checks say of the rows, as one partition: cases, and by names with ``#`` the tallies, the
     counted steps and the parts of transactions."""
     run = Checker.of(collected.history, strays=collected.strays, most=None, transactions=collected.transactions)
-    for rows in parts:
-        yield _said(run, rows)
-
-
-def _said(run: Checker, rows: pa.Table) -> list[Row]:
+    rows = collected.rows
     if not rows.num_rows:
         return []
     result, parts = run.check({name: rows.column(name).to_numpy() for name in rows.column_names})

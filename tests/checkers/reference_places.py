@@ -42,6 +42,7 @@ def places(terms: Terms) -> Places:
                 found["int-send-skip", (b.op, b.key, b.mop, b.pos)] = _of_pair(a, b)
     found.update(_overtaken(terms))
     found.update(_phantoms(terms))
+    found.update(_torn(terms))
     return found
 
 
@@ -112,7 +113,22 @@ def _phantoms(terms: Terms) -> Iterator[tuple[tuple[str, Identity], Place]]:
     """The first to see it; who saw more than a bad checksum goes before."""
     seen = sorted((each for each in terms.polls if is_phantom(terms, each)), key=lambda each: each.place, reverse=True)
     for poll in sorted(seen, key=lambda each: each.defect != "checksum"):
-        yield ("phantom", (poll.key, poll.offset, poll.value)), {"process": poll.process, "op": poll.op}
+        yield (
+            ("phantom", (poll.key, poll.offset, poll.value)),
+            {
+                "process": poll.process,
+                "op": poll.op,
+                "step": _step(poll),
+            },
+        )
+
+
+def _torn(terms: Terms) -> Iterator[tuple[tuple[str, Identity], Place]]:
+    """The missing value of the lowest key."""
+    missing = [each for each in parts(terms) if each[0] == "#txn-missing"]
+    for _, op, process, key, value, offset, _ in sorted(missing, key=lambda each: each[3:5], reverse=True):
+        place: Place = {"process": process, "key": key, "value": value, "offset": offset, "step": 0}
+        yield ("torn-transaction", (op,)), place
 
 
 def parts(terms: Terms) -> set[Part]:

@@ -126,6 +126,38 @@ def a_failed_operation_sought_below_it(b: HistoryBuilder) -> None:
 
 
 @innocent("lost-write")
+def a_reader_failed_below_it_and_went_on_above(b: HistoryBuilder) -> None:
+    """Where it went on from nobody knows, not even of a consumer that began at the beginning."""
+    for offset in (4, 5, 6):
+        b.send(0, 0, offset, offset)
+    b.poll(1, [(0, 4, 4)], type="fail")
+    b.poll(1, [(0, 6, 6)])
+
+
+@innocent("lost-write")
+def a_reader_began_with_a_record_of_unknown_offset(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1, 5)
+    b.send(0, 0, 2, 6)
+    b.send(0, 0, 3)
+    b.assign(1, [0])
+    b.poll(1, [(0, None, 3), (0, 6, 2)])
+
+
+@innocent("lost-write")
+def refused_without_acks(b: HistoryBuilder) -> None:
+    b.producer(acks=0, idempotent=False)
+    b.send(0, 0, 1, type="fail")
+    b.scan(0, [])
+
+
+@innocent("lost-write")
+def acknowledged_nobody_noted_when(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1, 0, at=(10, None))
+    b.poll(1, [(0, 0, 1)])
+    b.scan(0, [(0, 1)])
+
+
+@innocent("lost-write")
 def nobody_knows_whether_it_was_written(b: HistoryBuilder) -> None:
     b.send(0, 0, 1, type="info")
     b.scan(0, [])
@@ -341,6 +373,13 @@ def an_aborted_transactions_acknowledgement(b: HistoryBuilder) -> None:
 @guilty("phantom", (0, 0, 9))
 def nobody_sent_it(b: HistoryBuilder) -> None:
     b.poll(1, [(0, 0, 9)])
+
+
+@innocent("lost-write")
+def nobody_sent_it_and_it_is_in_two_places(b: HistoryBuilder) -> None:
+    """Two phantoms, each of them once."""
+    b.poll(1, [(0, 0, 9), (0, 1, 9)])
+    b.poll(2, [(0, 0, 9)])
 
 
 @guilty("phantom", (1, 0, 1))

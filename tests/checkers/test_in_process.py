@@ -1,32 +1,27 @@
-"""The per-key checks on collected rows: every smallest history alone in its partition, and other promises."""
+"""The per-key checks in this process: every smallest history alone in its partition, and other promises."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.checkers.exhibits import VARIANTS, Exhibit, smallest_exhibit, variant_exhibit
+from tests.checkers.exhibits import VARIANTS, Exhibit, smallest_exhibits, variant_exhibit
 from tests.checkers.in_process import check, collect
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
-
-pytestmark = pytest.mark.spark
+from tests.checkers.local import local_context
 
 
-def test_each_smallest_history_alone_in_its_partition(spark: SparkContext, tmp_path: Path) -> None:
-    _compare(spark, smallest_exhibit(tmp_path / "smallest"))
+def test_each_smallest_history_alone(tmp_path: Path) -> None:
+    for exhibit in smallest_exhibits(tmp_path):
+        _compare(exhibit)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_under_other_promises(spark: SparkContext, tmp_path: Path, name: str) -> None:
-    _compare(spark, variant_exhibit(tmp_path, name))
+def test_under_other_promises(tmp_path: Path, name: str) -> None:
+    _compare(variant_exhibit(tmp_path, name))
 
 
-def _compare(spark: SparkContext, exhibit: Exhibit) -> None:
-    collected = collect(spark, exhibit.folder, exhibit.meta, exhibit.override)
-    parts = [collected.of_keys(keys) for keys in exhibit.parts] or [collected.rows]
-    lines = list(exhibit.differences(check(collected, parts)))
-    assert not lines, f"{len(lines)} differences, the first:\n" + "\n".join(lines[:5])
+def _compare(exhibit: Exhibit) -> None:
+    found = check(collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override))
+    lines = list(exhibit.differences(found))
+    assert not lines, f"{exhibit.name}: {len(lines)} differences, the first:\n" + "\n".join(lines[:5])
