@@ -274,20 +274,19 @@ def positions(rows: Rows, from_beginning: bool) -> tuple[Ints, Ints, Ints]:
         empty = np.zeros(0, dtype=np.int64)
         return empty, empty, empty
     end = np.maximum.reduceat(np.where(boundary, NONE, steps.offset), starts)
-    first_record = np.minimum.reduceat(np.where(boundary, _FAR, steps.offset), starts)
     said = np.where(boundary[starts] & steps.has_offset[starts], steps.offset[starts], _FAR)
-    begin = np.where(said == _FAR, _first_polled(steps, boundary, starts, first_record), said)
+    begin = np.where(said == _FAR, _first_polled(steps, boundary, starts), said)
     if from_beginning:
         begin = np.where((said == _FAR) & fresh[starts], 0, begin)
     returned = end != NONE
     return steps.key[starts][returned], begin[returned], end[returned]
 
 
-def _first_polled(steps: Rows, boundary: Bools, starts: Ints, fallback: Ints) -> Ints:
-    """Offset of the first record of each position, in the order in which it was returned."""
+def _first_polled(steps: Rows, boundary: Bools, starts: Ints) -> Ints:
+    """Offset of the first record of each position, in the order in which it was returned; of one without a
+    record, anything."""
     index = np.minimum.reduceat(np.where(boundary, len(steps), np.arange(len(steps))), starts)
-    known = index < len(steps)
-    return np.where(known, steps.offset[np.where(known, index, 0)], fallback)
+    return np.asarray(steps.offset[np.minimum(index, len(steps) - 1)])
 
 
 def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> dict[str, int]:
@@ -374,8 +373,7 @@ def _found(rows: Rows, values: Values, name: str, hit: Bools, promised: Bools, v
     always = name in ("aborted-read", "early-read")
     fatal = promised[entry] & (always | (not void))
     send_op = _of_send(values, rows.op, entry)
-    other = np.where(values.first_read < values.last_read, values.last_read, values.first_read)
-    other = np.where(beyond != NONE, beyond, other) if name == "lost-write" else other
+    other = np.where(beyond != NONE, beyond, values.last_read) if name == "lost-write" else values.last_read
     return Found(
         name,
         fatal,
