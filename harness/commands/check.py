@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from harness.exits import Exit, UsageError, worst
+from harness.interrupts import interrupt_on_signals
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -176,6 +177,9 @@ class Checking:
             with _nothing_half_started():
                 self._session = session.start(self._request.master)
             self._cleanup.callback(self._session.stop)
+            # Spark has put a handler of its own in the place of ours; it talks to the virtual machine in the middle of
+            # whatever was being said to it. Stopping the session cancels what runs just as well.
+            interrupt_on_signals()
         return self._session
 
     def _progress(self, label: str, what: str) -> None:

@@ -26,6 +26,7 @@ import harness.run
 from checkers.result import Judgement
 from harness import cli
 from harness.events import Event, EventStream
+from harness.pool import WorkerPool
 from harness.workers import WorkerHandle
 from histories.recorded import RecordedEvent
 from tests.harness import report_sample
@@ -82,7 +83,17 @@ def install(hold: Hold) -> None:
             if (event.kind, event.detail) == ("phase", "load"):
                 os.write(2, b"holding at load\n")
             elif event.kind == "fault-evidence":
+                landed.set()
                 os.write(2, b"holding at fault\n")
+
+    def watch(self: WorkerPool, limit_s: float) -> None:
+        """On a busy machine workers may need longer to start than the load lasts: it lasts until both are seen."""
+        real_watch(self, limit_s)
+        while not (landed.is_set() and all(worker.tally.acknowledged for worker in self._workers)):
+            real_watch(self, 0.1)
+
+    landed = threading.Event()
+    real_watch = replaced(WorkerPool, "watch", watch)
 
     real_seal = replaced(harness.run, "seal", seal)
     real_write = replaced(harness.report.html, "write", write)

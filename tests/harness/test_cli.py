@@ -20,6 +20,7 @@ import checkers.session
 import harness.commands.runs
 from checkers.names import ANOMALIES
 from checkers.result import Judgement, Verdict
+from harness import interrupts
 from harness.cli import main
 from harness.commands.check import only_names, undecided
 from harness.commands.synth import injections
@@ -393,3 +394,21 @@ def test_an_interrupted_start_of_spark_leaves_no_process(
             for each in (stranger, *started):
                 each.kill()
     assert capsys.readouterr().err == "tidemark: interrupted\n"
+
+
+def test_the_handler_that_spark_puts_in_our_place_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    during: list[object] = []
+
+    def start(_master: str | None) -> Session:
+        signal.signal(signal.SIGINT, lambda *_: None)
+        return Session()
+
+    def judge(_spark: Any, _folder: Path, **_: Any) -> Judgement:
+        during.append(signal.getsignal(signal.SIGINT))
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("the signal interrupts")
+
+    monkeypatch.setattr(checkers.session, "start", start)
+    monkeypatch.setitem(sys.modules, "checkers.judge", SimpleNamespace(judge=judge))
+    assert main(["check", str(history(tmp_path / "one"))]) == Exit.INTERRUPTED
+    assert during == [interrupts._raise]
