@@ -18,6 +18,8 @@ from histories.meta import KeyInfo, Meta, ProducerSettings, TopicSettings
 from histories.schema import Isolation, Outcome
 from histories.seal import seal
 
+_CLOCKS = threading.Lock()
+
 
 class FakeClock:
     """Every look at it takes a microsecond.
@@ -27,19 +29,26 @@ class FakeClock:
     """
 
     def __init__(self) -> None:
-        self._owner = threading.get_ident()
-        self._ns = {self._owner: 1_000_000_000}
+        self._times = [1_000_000_000]  # one per thread that has looked; the first is of the thread that made it
+        self._mine = threading.local()  # not by thread id: a new thread may have the id of one that has ended
+        self._mine.place = 0
+
+    @property
+    def _place(self) -> int:
+        if not hasattr(self._mine, "place"):
+            with _CLOCKS:
+                self._mine.place = len(self._times)
+                self._times.append(self._times[0])
+        place: int = self._mine.place
+        return place
 
     @property
     def ns(self) -> int:
-        mine = threading.get_ident()
-        if mine == self._owner:
-            return max(list(self._ns.values()))
-        return self._ns.setdefault(mine, self._ns[self._owner])
+        return self._times[self._place] if self._place else max(self._times)
 
     @ns.setter
     def ns(self, value: int) -> None:
-        self._ns[threading.get_ident()] = value
+        self._times[self._place] = value
 
     def __call__(self) -> int:
         self.ns += 1000
