@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -128,7 +128,9 @@ class JournalWriter:
         values: Sequence[int],
     ) -> int:
         """A burst of pipelined sends: one operation, one step per send."""
-        count = _same_length(keys=keys, values=values)
+        count = len(keys)
+        if len(values) != count:
+            raise _unequal(keys=keys, values=values)
         columns = array("q", values).tobytes() + array("i", keys).tobytes()
         return self._invoke(
             F.SEND,
@@ -159,15 +161,19 @@ class JournalWriter:
     ) -> None:
         """The sends of a burst, in the order of its invocation; one without a status is unknown. The times of
         steps may count from another moment than the start of the run: from ``steps_since_ns`` before it."""
-        count = _same_length(statuses=statuses, offsets=offsets)
+        count = len(statuses)
+        if len(offsets) != count:
+            raise _unequal(statuses=statuses, offsets=offsets)
         mask = BIT["offset"] | BIT["status"]
         columns = _int64(offsets)
         if step_invoke_ns is not None:
-            _same_length(statuses=statuses, step_invoke_ns=step_invoke_ns)
+            if len(step_invoke_ns) != count:
+                raise _unequal(statuses=statuses, step_invoke_ns=step_invoke_ns)
             mask |= BIT["invoke_ns"]
             columns += _int64(step_invoke_ns, steps_since_ns)
         if step_complete_ns is not None:
-            _same_length(statuses=statuses, step_complete_ns=step_complete_ns)
+            if len(step_complete_ns) != count:
+                raise _unequal(statuses=statuses, step_complete_ns=step_complete_ns)
             mask |= BIT["complete_ns"]
             columns += _int64(step_complete_ns, steps_since_ns)
         columns += _statuses(statuses)
@@ -190,11 +196,14 @@ class JournalWriter:
         defects: Sequence[str | None] | None = None,
     ) -> None:
         """The records of one poll, in the order in which the client returned them."""
-        count = _same_length(keys=keys, offsets=offsets, values=values)
+        count = len(keys)
+        if not len(offsets) == len(values) == count:
+            raise _unequal(keys=keys, offsets=offsets, values=values)
         mask = _KEY_VALUE | BIT["offset"]
         columns = _int64(values) + _int64(offsets) + array("i", keys).tobytes()
         if defects is not None:
-            _same_length(keys=keys, defects=defects)
+            if len(defects) != count:
+                raise _unequal(keys=keys, defects=defects)
             mask |= BIT["defect"]
             columns += bytes([_DEFECT[defect] for defect in defects])
         self._complete(op, mask, type, complete_ns, None, error, count, columns)
@@ -341,7 +350,7 @@ def _int64(numbers: Sequence[int | None], minus: int = 0) -> bytes:
     if isinstance(numbers, array) and numbers.typecode == "q":
         return (np.frombuffer(numbers, np.int64) - minus).tobytes()
     try:
-        packed = np.fromiter(numbers, np.int64, len(numbers))
+        packed = np.array(array("q", cast("Sequence[int]", numbers)))
     except TypeError:
         packed = np.array([NULL if number is None else number - minus for number in numbers], np.int64)
     else:
@@ -356,13 +365,10 @@ def _statuses(statuses: Sequence[Outcome | None]) -> bytes:
     return bytes([_STATUS[status] for status in statuses])
 
 
-def _same_length(**sequences: Sequence[object]) -> int:
+def _unequal(**sequences: Sequence[object]) -> ValueError:
     """A column of another length would shift all columns behind it."""
     lengths = {name: len(each) for name, each in sequences.items()}
-    count, *others = lengths.values()
-    if any(other != count for other in others):
-        raise ValueError(f"parallel sequences of unequal length: {lengths}")
-    return count
+    return ValueError(f"parallel sequences of unequal length: {lengths}")
 
 
 def _columns_of(steps: Sequence[Step]) -> tuple[int, bytes]:

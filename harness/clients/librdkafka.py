@@ -96,6 +96,8 @@ class LibrdkafkaProducer:
         self._producer = kafka.Producer(settings, logger=_QuietLogger())
         self._offsets: list[int | None] = []
         """By position, as soon as the outcome is there; NO_OFFSET where it has none."""
+        self._order: list[int] = []
+        """Positions in the order in which their outcomes came."""
         self._odd: dict[int, int] = {}
         """Error codes by position; NO_ERROR where an offset was expected and is missing."""
         self._callbacks: list[_Callback] = []
@@ -110,6 +112,7 @@ class LibrdkafkaProducer:
         count = len(payloads)
         self._handed_over += count  # before the first is: a statistic in between must not count too much
         self._offsets[:] = [None] * count
+        self._order.clear()
         self._odd.clear()
         while len(self._callbacks) < count:
             self._callbacks.append(self._callback(len(self._callbacks)))
@@ -145,35 +148,35 @@ class LibrdkafkaProducer:
         self, refused: dict[int, str], left_s: Callable[[], float]
     ) -> tuple[array[int] | list[int | None], bool]:
         """Wait for the outcomes; when each was there, and whether the client can be used any further."""
-        offsets, poll, clock = self._offsets, self._producer.poll, time.monotonic_ns
+        order, poll, clock = self._order, self._producer.poll, time.monotonic_ns
         usable = True
-        complete_ns = array("q", bytes(8 * len(offsets)))
-        waiting: Sequence[int] = range(len(offsets))
-        if refused:
-            for position in refused:
-                offsets[position] = NO_OFFSET
-            waiting = [position for position in waiting if position not in refused]
-        while waiting and (left := left_s()) > 0:
+        awaited = len(self._offsets) - len(refused)
+        stamps_ns: list[int] = []
+        landed: list[int] = []
+        """How many outcomes each poll brought."""
+        seen = 0
+        while seen < awaited and (left := left_s()) > 0:
             try:
                 poll(left if left < WAIT_S else WAIT_S)
             except kafka.KafkaException:
                 # A fatal error of an idempotent producer, such as sequences that an unclean election has cut off, is
                 # raised here besides being reported for each record: those reports still come.
                 usable = False
-            now = clock()
-            open_still = [position for position in waiting if offsets[position] is None]
-            landed = waiting
-            if open_still:
-                landed = [position for position in waiting if offsets[position] is not None]
-            waiting = open_still
-            for position in landed:
-                complete_ns[position] = now
-        return ([at or None for at in complete_ns] if waiting else complete_ns), usable
+            stamps_ns.append(clock())
+            landed.append(len(order) - seen)
+            seen = len(order)
+        complete_ns = np.zeros(len(self._offsets), np.int64)
+        complete_ns[order] = np.repeat(np.array(stamps_ns, np.int64), landed)
+        if seen < awaited:
+            return [int(at) or None for at in complete_ns], usable
+        return array("q", complete_ns.tobytes()), usable
 
     def _callback(self, position: int) -> _Callback:
         offsets, odd, acknowledged = self._offsets, self._odd, self._config.acks != 0
+        land = self._order.append
 
         def delivered(error: Any, message: Any) -> None:
+            land(position)
             offset = message.offset()
             if error is None and offset is not None:
                 offsets[position] = offset
