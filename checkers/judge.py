@@ -19,6 +19,7 @@ from checkers.names import ANOMALIES
 from checkers.pipeline import checked
 from checkers.promises import PromiseOverride
 from checkers.result import Finding, Judgement, Verdict
+from histories.errors import HistoryError
 from histories.meta import Meta
 from histories.read import open_history as open_folder
 
@@ -46,10 +47,40 @@ def judge(
     about = {"run_id": meta.run_id, "seed": meta.seed, "origin": meta.origin, "versions": meta.versions}
     try:
         judgement = _judge(spark, folder, meta, only, promises or PromiseOverride(), progress)
+    except HistoryError:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever broke, silence must not read as valid
-        trace = "".join(traceback.format_exception_only(error)).strip()[:2000]
-        judgement = Judgement("", Verdict.UNKNOWN, (), (f"a checker crashed: {trace}",), {})
-    return replace(judgement, path=path_label, meta=about, seconds=time.monotonic() - began)
+        judgement = _crashed(error)
+    return replace(undecided(judgement, meta), path=path_label, meta=about, seconds=time.monotonic() - began)
+
+
+def _crashed(error: Exception) -> Judgement:
+    trace = "".join(traceback.format_exception(error))
+    return Judgement("", Verdict.UNKNOWN, (), (f"a check crashed: {cause(error)}",), {}, crash=trace)
+
+
+_WORKER_TRACE = "Traceback (most recent call last):"
+
+
+def cause(error: Exception) -> str:
+    """What went wrong, on one line. What a worker of Spark raised comes as the text of its traceback, which is inside
+    the text of a traceback of the virtual machine."""
+    _, found, trace = str(error).partition(_WORKER_TRACE)
+    raised = [line for line in trace.splitlines() if line.strip() and not line[0].isspace()] if found else []
+    said = raised[0] if raised else f"{type(error).__name__}: {error}"
+    return said.splitlines()[0][:300]
+
+
+def undecided(judgement: Judgement, meta: Meta) -> Judgement:
+    """Half a recording proves a violation, but neither that all is well nor that something expected stayed away."""
+    reasons = []
+    if meta.interrupted:
+        reasons.append("the run ended early, so what it would have read at its end is missing")
+    if not meta.counts.get("mops", 1):
+        reasons.append("nothing was sent or read")
+    if not reasons or any(each.fatal for each in judgement.findings):
+        return judgement
+    return replace(judgement, verdict=Verdict.UNKNOWN, reasons=(*reasons, *judgement.reasons))
 
 
 def _judge(

@@ -78,6 +78,8 @@ class Judgement:
     meta: dict[str, Any] = field(default_factory=dict)
     """run_id, seed, origin, versions: what a report's header shows."""
     seconds: float = 0.0
+    crash: str = ""
+    """The traceback of a check that crashed."""
 
     def document(self) -> dict[str, Any]:
         """The JSON of ``tidemark check --json``."""
@@ -107,4 +109,5 @@ class Judgement:
             "not_exercised": list(self.not_exercised),
             "metrics": self.metrics,
             "seconds": round(self.seconds, 3),
+            **({"crash": self.crash} if self.crash else {}),
         }

@@ -10,7 +10,6 @@ import argparse
 import errno
 import os
 import sys
-import tempfile
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import NoReturn
 from harness.commands import admin, check, cluster, doctor, explain, run, runs, synth
 from harness.exits import Exit, UsageError
 from harness.interrupts import interrupt_on_signals
+from harness.traces import kept
 
 _EPILOG = """\
 exit codes:
@@ -114,7 +114,7 @@ def _failed(error: Exception, *, debug: bool) -> int:
         _forget_stdout()  # it is standard output that is full
     elif not told:
         _say(f"failed: {next(iter(str(error).splitlines()), '') or type(error).__name__}")
-        _say(_kept("".join(traceback.format_exception(error))))
+        _say(f"{kept(''.join(traceback.format_exception(error)))}; --debug shows it here")
     return Exit.HARNESS
 
 
@@ -134,17 +134,6 @@ def _told(error: BaseException | None) -> list[str]:
             told.insert(0, f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return told
-
-
-def _kept(trace: str) -> str:
-    """Keep a traceback in a file; where it is."""
-    try:
-        handle, path = tempfile.mkstemp(prefix="tidemark-failure-", suffix=".log")
-        with os.fdopen(handle, "w") as log:
-            log.write(trace)
-    except OSError as error:
-        return f"the traceback cannot be kept ({error.strerror}); --debug shows it here"
-    return f"the traceback is in {path}; --debug shows it here"
 
 
 def _say(message: str) -> None:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from harness.exits import Exit, UsageError, worst
 from harness.interrupts import interrupt_on_signals
+from harness.traces import kept
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from checkers.promises import PromiseOverride
     from checkers.result import Judgement
     from harness.commands.sources import Source
-    from histories.meta import Meta
     from histories.store import RunStore
 
 
@@ -137,7 +137,7 @@ class Checking:
 
         try:
             with opened(path, self._store) as source:
-                judgement = self._about(source, self._judge(source))
+                judgement = _with_its_trace_kept(self._about(source, self._judge(source)))
                 kept = self._keep(source, judgement)
         except HistoryError as error:
             _say(str(error))
@@ -150,8 +150,8 @@ class Checking:
         from checkers.judge import judge
         from histories.read import open_history
 
-        meta, _ = open_history(source.history)  # what is no history is said before Spark is started for it
-        judgement = judge(
+        open_history(source.history)  # what is no history is said before Spark is started for it
+        return judge(
             self._spark(),
             source.history,
             path_label=source.label,
@@ -159,7 +159,6 @@ class Checking:
             promises=self._request.promises,
             progress=lambda what: self._progress(source.label, what),
         )
-        return undecided(judgement, meta)
 
     @staticmethod
     def _about(source: Source, judgement: Judgement) -> Judgement:
@@ -215,18 +214,11 @@ class Checking:
             print(json.dumps(document, ensure_ascii=False), file=self._output, flush=True)
 
 
-def undecided(judgement: Judgement, meta: Meta) -> Judgement:
-    """Half a recording proves a violation, but neither that all is well nor that something expected stayed away."""
-    from checkers.result import Verdict
-
-    reasons = []
-    if meta.interrupted:
-        reasons.append("the run ended early, so what it would have read at its end is missing")
-    if not meta.counts.get("mops", 1):
-        reasons.append("nothing was sent or read")
-    if not reasons or any(each.fatal for each in judgement.findings):
+def _with_its_trace_kept(judgement: Judgement) -> Judgement:
+    """A person sees a sentence; the traceback of a check that crashed is for whoever mends it."""
+    if not judgement.crash:
         return judgement
-    return replace(judgement, verdict=Verdict.UNKNOWN, reasons=(*reasons, *judgement.reasons))
+    return replace(judgement, reasons=(*judgement.reasons, kept(judgement.crash)))
 
 
 @contextmanager

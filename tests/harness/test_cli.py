@@ -22,14 +22,13 @@ from checkers.names import ANOMALIES
 from checkers.result import Judgement, Verdict
 from harness import interrupts
 from harness.cli import main
-from harness.commands.check import only_names, undecided
+from harness.commands.check import only_names
 from harness.commands.synth import injections
 from harness.exits import Exit, UsageError, worst
 from harness.plan import Plan
 from harness.planfile import dump
 from histories.build import HistoryBuilder
 from histories.errors import HistoryError
-from histories.meta import Meta
 from histories.recorded import RecordedEvent
 from histories.store import RunStore
 from tests.harness import report_sample
@@ -200,6 +199,29 @@ def test_check_goes_on_after_bad_input_and_never_exits_with_0(
     assert main(["check", bad, good]) == 1
 
 
+@pytest.mark.usefixtures("verdicts")
+def test_a_check_that_crashed_shows_a_sentence_and_keeps_the_traceback(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    trace = "Traceback (most recent call last):\nKeyError: 'x'\n"
+    crashed = Judgement("", Verdict.UNKNOWN, (), ("a check crashed: KeyError: 'x'",), {}, crash=trace)
+    monkeypatch.setitem(sys.modules, "checkers.judge", SimpleNamespace(judge=lambda *_, **__: crashed))
+    folder = str(history(tmp_path / "one"))
+    assert main(["check", folder]) == Exit.UNKNOWN
+    captured = capsys.readouterr()
+    assert "a check crashed: KeyError: 'x'" in captured.out
+    assert "Traceback" not in captured.out + captured.err
+    (log,) = tmp_path.glob("tidemark-failure-*.log")
+    assert log.read_text() == trace
+    log.unlink()
+    assert main(["check", folder, "--json", "-"]) == Exit.UNKNOWN
+    document = json.loads(capsys.readouterr().out)
+    (log,) = tmp_path.glob("tidemark-failure-*.log")
+    assert document["reasons"] == ["a check crashed: KeyError: 'x'", f"the traceback is in {log}"]
+    assert document["crash"] == trace
+
+
 def test_check_of_a_stored_run_keeps_its_reports(
     verdicts: dict[str, Verdict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,23 +365,6 @@ def test_a_report_that_cannot_be_written_takes_nothing_from_the_verdict(
     assert not list(second.folder.glob(".*")), "nothing unfinished is left"
     verdicts[first.id] = Verdict.INVALID
     assert main(["check", first.id, second.id, "--store", str(tmp_path)]) == 1
-
-
-def test_half_a_recording_is_neither_valid_nor_short_of_what_was_expected() -> None:
-    whole = Meta("r", "run", keys=(), topics={}, producers=(), counts={"ops": 5, "mops": 5})
-    half, empty = replace(whole, interrupted=True), replace(whole, counts={"ops": 0, "mops": 0})
-    valid = report_sample.valid()
-    short = replace(valid, verdict=Verdict.INVALID, reasons=("expected lost-write, and it did not show",))
-    assert undecided(valid, whole) == valid
-    assert undecided(short, whole) == short
-    for meta, why in ((half, "the run ended early"), (empty, "nothing was sent or read")):
-        for each in (valid, short, replace(valid, verdict=Verdict.NOT_EXERCISED)):
-            judged = undecided(each, meta)
-            assert judged.verdict is Verdict.UNKNOWN
-            assert judged.reasons[0].startswith(why)
-    guilty = report_sample.invalid()
-    assert any(each.fatal for each in guilty.findings)
-    assert undecided(guilty, half) == guilty, "a violation is one, however early the run ended"
 
 
 def test_the_log_of_a_library_shows_no_interruption(
