@@ -45,7 +45,13 @@ def add(commands: Any) -> None:
         metavar="N",
         help="give a partition up for a new one after about N writes; 0: never",
     )
-    log.add_argument("--inject", metavar="NAME:COUNT,…", default="", help="anomalies, such as lost-write:3,duplicate:1")
+    log.add_argument(
+        "--inject",
+        action="append",
+        default=[],
+        metavar="NAME:COUNT,…",
+        help="anomalies, such as lost-write:3,duplicate:1; may be given again",
+    )
     log.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0")
     log.set_defaults(execute=execute)
 
@@ -70,7 +76,7 @@ _positive.__name__ = "positive whole number"
 
 
 def execute(options: argparse.Namespace) -> int:
-    inject = injections(options.inject)
+    inject = injections(",".join(options.inject))
     out: Path = options.out
     try:
         if not _is_new(out):

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import checkers.session
@@ -257,6 +258,16 @@ def test_only_takes_known_names() -> None:
         only_names("duplicates")
     with pytest.raises(UsageError, match="expected names"):
         only_names(",")
+
+
+def test_inject_may_be_given_more_than_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    once, again = tmp_path / "once", tmp_path / "again"
+    synth = ["synth", "log", "--ops", "2000", "--keys", "2", "--out"]
+    assert main([*synth, str(once), "--inject", "phantom:1,lost-write:2"]) == 0
+    assert main([*synth, str(again), "--inject", "phantom:1", "--inject", "lost-write:2"]) == 0
+    assert pq.read_table(once / "mops").equals(pq.read_table(again / "mops"))
+    assert main([*synth, str(tmp_path / "third"), "--inject", "phantom:1", "--inject", "phantom:2"]) == Exit.USAGE
+    assert "phantom is given twice" in capsys.readouterr().err
 
 
 def test_injections() -> None:
