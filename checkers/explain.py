@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from checkers.load import History
+from checkers.replica_logs import batches_around
 from checkers.result import Example
 from checkers.rows import Ints
 from checkers.scan import Chunk, chunks, numbers
@@ -41,6 +42,8 @@ class Case:
     other_op: int | None = None
     other_offset: int | None = None
     other_value: int | None = None
+    broker: int | None = None
+    other_broker: int | None = None
 
 
 def explain(history: History, cases: Sequence[Case]) -> dict[Case, Example]:
@@ -108,6 +111,11 @@ def _example(history: History, case: Case, rows: list[dict[str, Any]]) -> Exampl
     sends = [row for row in mine if row["kind"] == "send"]
     reads = [row for row in mine if row["kind"] != "send"]
     evidence = (sends + reads)[:_EVIDENCE_ROWS]
+    if case.broker is not None and case.other_broker is not None:
+        assert case.key is not None
+        assert case.offset is not None, "two replicas differ somewhere"
+        brokers = (case.broker, case.other_broker)
+        evidence = batches_around(history.folder, case.key, brokers, case.offset)[:_EVIDENCE_ROWS]
     sentence = SENTENCES[case.anomaly].format_map(_Facts(history, case, mine))
     return Example(
         case.fatal, sentence, tuple({k: v for k, v in row.items() if v is not None} for row in evidence),
@@ -125,7 +133,17 @@ class _Facts(dict[str, str]):
         keys = history.meta.keys
         place = keys[case.key] if case.key is not None and 0 <= case.key < len(keys) else None
         self["where"] = "an unknown partition" if place is None else f"{place.topic}-{place.partition}"
-        for name in ("value", "offset", "process", "op", "other_op", "other_offset", "other_value"):
+        for name in (
+            "value",
+            "offset",
+            "process",
+            "op",
+            "other_op",
+            "other_offset",
+            "other_value",
+            "broker",
+            "other_broker",
+        ):
             found = getattr(case, name)
             self[name] = "an unknown place" if found is None and "offset" in name else str(found)
         self["sent"] = self._sent()
@@ -170,5 +188,6 @@ SENTENCES: dict[str, str] = {
     "nonmonotonic-send": "Process {process} sent value {value} to {where} after another was acknowledged at {other_offset}, and it got the lower offset {offset}.",
     "realtime-order": "Value {value} was sent to {where} after offset {other_offset} had been acknowledged, and it got the lower offset {offset}.",
     "int-send-skip": "Between two sends of operation {op} to {where}, at offsets {other_offset} and {offset}, lie other records. This is normal.",
+    "replica-divergence": "The logs of {where} on broker {broker} and on broker {other_broker} differ from offset {offset} on, below the high watermark of both.",
     "unavailable-after-heal": "{where} was still not served at the recovery deadline, although the cluster called itself healthy; the scan stopped at offset {offset}.",
 }  # fmt: skip

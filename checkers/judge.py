@@ -18,6 +18,7 @@ from checkers.metrics import Measured, decoded, document
 from checkers.names import ANOMALIES
 from checkers.pipeline import checked
 from checkers.promises import PromiseOverride
+from checkers.replicas import ANOMALY, diverged
 from checkers.result import Finding, Judgement, Verdict
 from histories.errors import HistoryError
 from histories.meta import Meta
@@ -97,6 +98,8 @@ def _judge(
     found = [Case(*row) for row in result.cases]
     measured = Measured(operations.outcomes, decoded(result.steps), operations.last_ns)
     found += unserved(folder, meta, bool(promises.void))
+    replicas, unobservable = diverged(folder, meta, bool(promises.void))
+    found += replicas
     unseen = sum(case.count for case in found if case.anomaly == "unseen")
     if only is not None:
         found = [case for case in found if case.anomaly in only]
@@ -110,6 +113,10 @@ def _judge(
     reasons += _unscanned(folder)
     missing = [name for name in meta.expect if not any(each.anomaly == name for each in findings)]
     lacking, quiet = judge_exercise(meta, faults, leader_changes(folder), measured, findings)
+    if unobservable is not None and (only is None or ANOMALY in only):
+        quiet.append(unobservable)
+        if ANOMALY in meta.exercise.subject:
+            reasons.append(f"{unobservable}, and it is this plan's subject")
     verdict = _verdict(findings, reasons, missing, lacking)
     reasons += [f"expected {name}, and it did not show" for name in missing]
     return Judgement("", verdict, tuple(findings), tuple(reasons + lacking), metrics, faults, tuple(quiet))

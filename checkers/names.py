@@ -31,6 +31,7 @@ ORDER: dict[str, str] = {
 }
 
 CLUSTER: dict[str, str] = {
+    "replica-divergence": "After recovery, two replicas' logs differ where both are committed.",
     "unavailable-after-heal": "The cluster calls itself healthy, and a partition is still not served.",
 }
 

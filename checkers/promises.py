@@ -20,7 +20,7 @@ duplicate                                              unclean off, and the prod
                                                        not retry
 misplaced-ack                                          safe, and idempotent or no retry
 phantom, aborted-read, early-read                      always
-unavailable-after-heal                                 not void
+replica-divergence, unavailable-after-heal             not void
 int-send-skip, unseen                                  never (unseen makes the verdict unknown)
 =====================================================  ==========================================================
 

@@ -12,7 +12,7 @@ from typing import Final
 from harness.events import Event
 from histories.errors import HistoryError
 from histories.journal import JournalWriter
-from histories.recorded import RecordedEvent
+from histories.recorded import RecordedEvent, ReplicaLog
 
 NAME: Final = "harness.journal"
 
@@ -33,6 +33,10 @@ class EventLog:
             self._journal.event(event)
         except HistoryError:
             self.kept.append(event)
+
+    def replica(self, log: ReplicaLog) -> None:
+        """What a broker had at the end; without it, replicas are not compared."""
+        self._journal.replica(log)
 
     def close(self) -> None:
         self._journal.close()

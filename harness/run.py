@@ -24,6 +24,7 @@ from harness.plan import Plan
 from harness.planfile import dump
 from harness.pool import WorkerPool
 from harness.recovery import await_healthy
+from harness.replicas import replica_logs
 from harness.seed import Seed
 from harness.targets import Target, make_target
 from harness.targets.watcher import ClusterWatcher
@@ -66,7 +67,7 @@ def record(plan: Plan, store: RunStore, handlers: list[Handler]) -> Recorded:
         whole = False
         try:
             with interrupts.allowed():
-                _drive(plan, run, keys, pool, stream)
+                _drive(plan, run, keys, pool, stream, events)
             whole = True
         except KeyboardInterrupt:
             pass  # what was recorded until now is sealed as it is
@@ -92,7 +93,7 @@ def _seal(run: Run, meta: Meta, events: EventLog) -> None:
         run.release()
 
 
-def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStream) -> None:
+def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStream, events: EventLog) -> None:
     with ExitStack() as undo:
         fleet = undo.enter_context(LoopbackFleet())
         target = make_target(plan.target, logs=run.logs, data=run.folder / "data", fleet=fleet)
@@ -121,6 +122,9 @@ def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStre
         await_healthy(target.view, plan.recovery_s, stream.emit)
         _phase(stream, "final scans")
         pool.scan(target.bootstrap, plan.recovery_s)
+        _phase(stream, "replicas")
+        for log in replica_logs(target.log_dirs(), keys.numbered()):
+            events.replica(log)
 
 
 def _nemesis(plan: Plan, target: Target, keys: Keys, stream: EventStream) -> Nemesis:

@@ -82,6 +82,7 @@ class HistoryBuilder:
         self._operations: list[_Operation] = []
         self._coverage: list[dict[str, Any]] = []
         self._events: list[dict[str, Any]] = []
+        self._replicas: list[dict[str, Any]] = []
         self._keys: list[KeyInfo] = []
         self._topics: dict[str, TopicSettings] = {}
         self._producers: list[ProducerSettings] = []
@@ -327,6 +328,25 @@ class HistoryBuilder:
         """A row of ``events``."""
         self._events.append({"time_ns": self._now if time_ns is None else time_ns, "kind": kind, **columns})
 
+    def replica(
+        self,
+        broker: int,
+        key: int,
+        batches: Sequence[tuple[int, int, int, int]],
+        high_watermark: int | None = None,
+        log_start: int = 0,
+    ) -> None:
+        """A broker's log of a key after recovery: first and last offset, leader epoch and digest of each batch."""
+        end = max((last for _, last, _, _ in batches), default=log_start - 1) + 1
+        whole = {
+            "broker": broker,
+            "key": key,
+            "log_start": log_start,
+            "high_watermark": end if high_watermark is None else high_watermark,
+        }
+        names = ("offset", "last_offset", "leader_epoch", "digest")
+        self._replicas += [{**whole, **dict(zip(names, each, strict=True))} for each in batches] or [whole]
+
     # Results
 
     def tables(self) -> dict[str, pa.Table]:
@@ -341,7 +361,7 @@ class HistoryBuilder:
             }
             mops += [{"op": number, "worker": worker, **repeated, **mop} for mop in operation.mops]
         events = sorted(self._events, key=lambda row: int(row["time_ns"]))
-        rows = {"ops": ops, "mops": mops, "coverage": self._coverage, "events": events}
+        rows = {"ops": ops, "mops": mops, "coverage": self._coverage, "events": events, "replicas": self._replicas}
         return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in TABLES.items()}
 
     def meta(self) -> Meta:
@@ -366,6 +386,7 @@ class HistoryBuilder:
                 "mops": sum(len(each.mops) for each in self._operations),
                 "coverage": len(self._coverage),
                 "events": len(self._events),
+                "replicas": len(self._replicas),
             },
         )
 

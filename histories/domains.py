@@ -55,6 +55,7 @@ def bounds(meta: Meta, operations: int) -> dict[str, tuple[Bounds, ...]]:
             Bounds("producer", 0, len(meta.producers), "producers in meta.json"),
         ),
         "coverage": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
+        "replicas": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
     }
 
 

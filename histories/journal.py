@@ -30,7 +30,7 @@ import numpy as np
 from histories import journal_format as layout
 from histories.errors import HistoryError
 from histories.journal_format import BIT, NULL, NULL_INT32, Frame
-from histories.recorded import Completion, CoverageRow, Invocation, RecordedEvent, Step
+from histories.recorded import Completion, CoverageRow, Invocation, RecordedEvent, ReplicaLog, Step
 from histories.schema import F, Isolation, Kind, Outcome, Phase
 
 _F: Final[dict[str, int]] = {each: code for code, each in enumerate(layout.F_CODES)}
@@ -48,6 +48,7 @@ _DEFECT: Final[dict[str | None, int]] = {
 }
 _OPEN_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
 _PADDING: Final = tuple(b"\0" * (-length % layout.ALIGNMENT) for length in range(layout.ALIGNMENT))
+_REPLICA_BATCHES: Final = 65_536
 _KEY_VALUE: Final = BIT["key"] | BIT["value"]
 
 
@@ -218,6 +219,11 @@ class JournalWriter:
         with self._lock:
             self._write(_json_frame(Frame.COVERAGE, asdict(row)))
 
+    def replica(self, log: ReplicaLog) -> None:
+        with self._lock:
+            for start in range(0, max(1, len(log.offset)), _REPLICA_BATCHES):
+                self._write(_replica_frame(log.cut(start, start + _REPLICA_BATCHES)))
+
     def close(self) -> None:
         with self._lock:
             if self._file >= 0:
@@ -344,6 +350,14 @@ def _json_frame(frame: Frame, document: Mapping[str, Any]) -> bytes:
     text = json.dumps(document, separators=(",", ":")).encode()
     # Blanks fill the frame here, so that its whole payload is JSON.
     return _frame(layout.JSON.pack(frame, 0, 0) + text + b" " * (-len(text) % layout.ALIGNMENT))
+
+
+def _replica_frame(log: ReplicaLog) -> bytes:
+    body = layout.REPLICA.pack(
+        Frame.REPLICA, 0, 0, log.broker, log.key, log.log_start, log.high_watermark, len(log.offset), 0
+    )
+    columns = [getattr(log, name).astype(kind).tobytes() for name, kind in layout.REPLICA_COLUMNS]
+    return _frame(body + b"".join(columns))
 
 
 def _int64(numbers: Sequence[int | None], minus: int = 0) -> bytes:

@@ -52,6 +52,8 @@ class Frame(IntEnum):
     TEXT = 5
     EVENT = 6
     COVERAGE = 7
+    REPLICA = 8
+    """Batches of one replica's log; a long log takes several."""
 
 
 # Codes are places in these tuples; a new member goes to the end of its enum, or VERSION must change.
@@ -86,6 +88,8 @@ COMPLETE = Struct("<BBHqqqII")
 COMMIT_REQUESTED = Struct("<BBHqq")
 TEXT = Struct("<BBHII")
 JSON = Struct("<BBH")
+REPLICA = Struct("<BBHiiqqII")
+REPLICA_COLUMNS: Final = (("offset", "<i8"), ("last_offset", "<i8"), ("digest", "<i8"), ("leader_epoch", "<i4"))
 
 _HEAD_FIELDS = [("sync", "<u4"), ("length", "<u4"), ("crc", "<u4"), ("frame", "u1"), ("code", "u1")]
 INVOKE_DTYPE: Final = np.dtype(

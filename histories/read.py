@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from histories.domains import bounds, check_contents
 from histories.errors import HistoryError
 from histories.meta import Meta
-from histories.schema import TABLES
+from histories.schema import ADDED_LATER, TABLES
 
 _AGAIN = "seal or import the history again"
 
@@ -29,7 +29,7 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
     if not (history / "meta.json").exists() or not any((history / name).is_dir() for name in TABLES):
         raise HistoryError(_why_not(folder, history))
     meta = Meta.read(history / "meta.json")
-    tables = {name: history / name for name in TABLES}
+    tables = {name: history / name for name in TABLES if _is_expected(name, history, meta)}
     rows: dict[str, int] = {}
     for name, table in tables.items():
         rows[name] = _check_table(table, TABLES[name])
@@ -45,6 +45,11 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
         except (pa.ArrowException, OSError) as error:
             raise HistoryError(f"{table}: cannot be read: {_first_sentence(error)}; {_AGAIN}") from None
     return meta, tables
+
+
+def _is_expected(name: str, history: Path, meta: Meta) -> bool:
+    """Whether a history has this table: one that came later may be missing, unless its rows were counted."""
+    return name not in ADDED_LATER or (history / name).is_dir() or name in meta.counts
 
 
 def _why_not(folder: Path, history: Path) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from histories.schema import F, Isolation, Kind, Outcome, Phase
 
@@ -84,3 +87,30 @@ class CoverageRow:
     """Where the scan stopped."""
     reason: str | None = None
     """Of an incomplete scan: ``cluster`` did not serve the key, or our ``scanner`` failed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplicaLog:
+    """One replica of a key, read from its broker's segments; the columns have an entry for each batch."""
+
+    broker: int
+    key: int
+    log_start: int
+    high_watermark: int
+    offset: NDArray[np.int64]
+    last_offset: NDArray[np.int64]
+    digest: NDArray[np.int64]
+    leader_epoch: NDArray[np.int32]
+
+    def __post_init__(self) -> None:
+        assert len(self.offset) == len(self.last_offset) == len(self.digest) == len(self.leader_epoch)
+
+    def cut(self, start: int, end: int) -> ReplicaLog:
+        """Some of its batches."""
+        return replace(
+            self,
+            offset=self.offset[start:end],
+            last_offset=self.last_offset[start:end],
+            digest=self.digest[start:end],
+            leader_epoch=self.leader_epoch[start:end],
+        )

@@ -8,6 +8,10 @@ A history is a folder::
       mops/part-*.parquet         one row per element of an operation
       coverage/part-*.parquet     one row per key and isolation, from the final scans
       events/part-*.parquet       faults, leader / ISR / controller changes, process starts and deaths
+      replicas/part-*.parquet     one row per batch of each replica's log, as its segments had it after recovery
+
+``replicas`` came later than the others: a history made before has none. A replica without a batch has one row, in which
+``offset`` and what describes a batch are null.
 
 ``ops`` is sorted by ``op``; ``mops`` by ``(op, mop, pos)``; parts are in order of their names.
 
@@ -174,4 +178,26 @@ EVENTS = pa.schema(
     ]
 )
 
-TABLES: dict[str, pa.Schema] = {"ops": OPS, "mops": MOPS, "coverage": COVERAGE, "events": EVENTS}
+REPLICAS = pa.schema(
+    [
+        _required("broker", pa.int32()),
+        _required("key", pa.int32()),
+        pa.field("offset", pa.int64()),  # of the batch's first record
+        pa.field("last_offset", pa.int64()),
+        pa.field("leader_epoch", pa.int32()),
+        pa.field("digest", pa.int64()),  # of the batch's bytes on disk
+        _required("log_start", pa.int64()),
+        _required("high_watermark", pa.int64()),
+    ]
+)
+
+TABLES: dict[str, pa.Schema] = {
+    "ops": OPS,
+    "mops": MOPS,
+    "coverage": COVERAGE,
+    "events": EVENTS,
+    "replicas": REPLICAS,
+}
+
+ADDED_LATER = frozenset({"replicas"})
+"""Tables that an older history of this format lacks; it is read as if they were empty."""

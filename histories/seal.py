@@ -26,6 +26,7 @@ from histories.meta import Meta
 from histories.recorded import CoverageRow, RecordedEvent
 from histories.schema import COVERAGE, EVENTS
 from histories.seal_index import JournalIndex, Rows, index_journal, merged
+from histories.seal_replicas import replica_tables
 from histories.seal_rows import Journals, batch_tables
 from histories.store import Run
 from histories.writer import HistoryWriter
@@ -59,6 +60,8 @@ def seal(
                 first_op += len(piece)
         writer.write("coverage", _coverage(indexes, coverage))
         writer.write("events", _events(indexes, events))
+        for table in replica_tables(journals):
+            writer.write("replicas", table)
         return writer.close(meta)
 
 

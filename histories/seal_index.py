@@ -57,6 +57,8 @@ class JournalIndex:
     """Text number n is at n - 1."""
     events: list[dict[str, Any]] = field(default_factory=list)
     coverage: list[dict[str, Any]] = field(default_factory=list)
+    replicas: list[tuple[int, int]] = field(default_factory=list)
+    """Where the frames of replicas' logs begin, and how long they are."""
 
 
 def index_journal(reader: JournalReader, number: int, index_path: Path) -> JournalIndex:
@@ -157,6 +159,10 @@ def _note_rare(path: Path, chunk: Chunk, index: JournalIndex) -> None:
         begin = layout.BODY_AT + layout.TEXT.size
         index.texts.append(frame[begin : begin + size].decode())
     index.events.extend(chunk.document(int(number)) for number in chunk.of(Frame.EVENT))
+    index.replicas.extend(
+        (chunk.file_offset + int(chunk.places[number]), int(chunk.lengths[number]))
+        for number in chunk.of(Frame.REPLICA)
+    )
     index.coverage.extend(chunk.document(int(number)) for number in chunk.of(Frame.COVERAGE))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from harness.plan import TopicPlan
@@ -115,3 +116,6 @@ class Target(Protocol):
 
     def registered(self, node: str) -> bool | None:
         """Whether the cluster counts this node as a member; None: nobody knows right now."""
+
+    def log_dirs(self) -> dict[int, Path]:
+        """Where each broker keeps its logs, in Kafka's format; empty where we cannot look."""

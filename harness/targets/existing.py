@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import confluent_kafka
 
 from harness.plan import TargetPlan, TopicPlan
@@ -73,6 +75,9 @@ class ExistingTarget:
 
     def state(self, node: str) -> str | None:  # noqa: ARG002
         return None
+
+    def log_dirs(self) -> dict[int, Path]:
+        return {}
 
     def registered(self, node: str) -> bool | None:
         return node in self.nodes

@@ -171,5 +171,8 @@ class ManagedTarget(ABC):
     def state(self, node: str) -> str | None:
         return self._fleet.state(node)
 
+    def log_dirs(self) -> dict[int, Path]:
+        return {broker_id(node): self._data / node / "log" for node in self.nodes}
+
     def registered(self, node: str) -> bool | None:
         return self.view.registered(broker_id(node))

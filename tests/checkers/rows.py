@@ -113,6 +113,7 @@ def tables_of(
         "mops": [asdict(each) for each in mops],
         "coverage": [asdict(each) for each in coverage],
         "events": [],
+        "replicas": [],
     }
     return {name: pa.Table.from_pylist(rows[name], schema=schema) for name, schema in TABLES.items()}
 

@@ -75,6 +75,9 @@ class FakeTarget:
     def state(self, node: str) -> str | None:
         return self._fleet.state(node)
 
+    def log_dirs(self) -> dict[int, Path]:
+        return {}
+
     def registered(self, node: str) -> bool | None:
         return self._fleet.is_alive(node)
 

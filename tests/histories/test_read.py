@@ -46,7 +46,7 @@ def rewrite(part: Path, table: pa.Table) -> None:
 
 def test_a_sealed_history_opens_by_itself_or_by_its_run(history: Path) -> None:
     meta, tables = open_history(history)
-    assert meta.counts == {"ops": 1, "mops": 2, "coverage": 1, "events": 0}
+    assert meta.counts == {"ops": 1, "mops": 2, "coverage": 1, "events": 0, "replicas": 0}
     assert tables == {name: history / name for name in TABLES}
     assert open_history(history.parent) == (meta, tables)
 

@@ -12,17 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from histories import journal as journals
 from histories import journal_reader, seal_index
 from histories import seal as sealing
 from histories.errors import HistoryError
 from histories.journal import JournalWriter
 from histories.meta import Meta
-from histories.recorded import Completion, CoverageRow, Invocation, RecordedEvent, Step
+from histories.recorded import Completion, CoverageRow, Invocation, RecordedEvent, ReplicaLog, Step
 from histories.schema import Defect, F, Isolation, Kind, Outcome, Phase
 from histories.seal import seal
 
@@ -322,6 +324,24 @@ def test_a_deleted_topic_takes_the_key_of_an_open_send(tmp_path: Path) -> None:
     seal(tmp_path / "journal", tmp_path / "history", META)
     (row,) = rows(tmp_path / "history", "mops")
     assert (row["key"], row["status"], row["complete_ns"]) == (-1, "info", None)
+
+
+def test_replicas_logs_come_batch_by_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "_REPLICA_BATCHES", 2)  # a long log takes several frames
+    count = 5
+    whole = ReplicaLog(
+        2, 1, 3, 9,
+        np.arange(count), np.arange(count) + 1, np.array([-(2**63), -1, 0, 1, 2**63 - 1]), np.arange(count, dtype=np.int32),
+    )  # fmt: skip
+    with journal_in(tmp_path) as journal:
+        journal.replica(whole)
+        journal.replica(whole.cut(0, 0))
+    meta = seal(tmp_path / "journal", tmp_path / "history", META)
+    assert meta.counts["replicas"] == count + 1
+    stored = rows(tmp_path / "history", "replicas")
+    assert {(row["broker"], row["key"], row["log_start"], row["high_watermark"]) for row in stored} == {(2, 1, 3, 9)}
+    for name in ("offset", "last_offset", "digest", "leader_epoch"):
+        assert [row[name] for row in stored] == [*getattr(whole, name).tolist(), None]
 
 
 def test_events_and_scans_are_merged_and_sorted(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_small_batches_become_whole_groups_and_parts_in_order(tmp_path: Path) ->
     assert [pq.read_metadata(part).num_row_groups for part in parts] == [3, 3, 2]
     rows = [op for part in parts for op in pq.read_table(part).column("op").to_pylist()]
     assert rows == list(range(77))
-    assert meta.counts == {"ops": 77, "mops": 0, "coverage": 0, "events": 0}
+    assert meta.counts == {"ops": 77, "mops": 0, "coverage": 0, "events": 0, "replicas": 0}
     assert Meta.read(tmp_path / "meta.json") == meta
 
 

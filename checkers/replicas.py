@@ -1,0 +1,54 @@
+"""**replica-divergence**: after recovery, two replicas' logs differ between the larger log start and the smaller high
+watermark.
+
+What lies there is committed, so every replica has it, byte for byte: the same batches at the same offsets with the
+same leader epochs. The table ``replicas`` tells, read from the brokers' own segments. A case is a pair of replicas
+of one key, with the lowest offset at which they differ. Compacted topics are exempt (each broker compacts in its own
+time), and so are keys deleted on purpose. Where storage was destroyed (``void``) it is observed.
+
+A history whose replicas nobody looked at, and one that has a single replica of each key, cannot show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import combinations, groupby
+from pathlib import Path
+
+from checkers.explain import Case
+from checkers.replica_logs import Log, first_difference, replica_logs
+from histories.meta import Meta
+
+ANOMALY = "replica-divergence"
+
+
+def diverged(folder: Path, meta: Meta, void: bool) -> tuple[list[Case], str | None]:
+    """The cases; and why the promise was not observable here, if it was not."""
+    cases: list[Case] = []
+    compared = 0
+    logs = replica_logs(folder)
+    for key, replicas in groupby(logs, key=lambda log: log.key):
+        if meta.keys[key].deleted or "compact" in meta.topics[meta.keys[key].topic].cleanup_policy:
+            continue
+        pairs = list(combinations(replicas, 2))
+        compared += len(pairs)
+        cases += _of_key(pairs, void)
+    if not logs:
+        return cases, f"{ANOMALY}: not observable: nobody read the replicas' logs after this run"
+    if not compared:
+        return cases, f"{ANOMALY}: not observable: no key has two replicas to compare"
+    return cases, None
+
+
+def _of_key(pairs: Iterable[tuple[Log, Log]], void: bool) -> list[Case]:
+    cases = []
+    for one, other in pairs:
+        offset = first_difference(one, other)
+        if offset is not None:
+            cases.append(
+                Case(
+                    ANOMALY, 1, int(not void), not void,
+                    key=one.key, offset=offset, broker=one.broker, other_broker=other.broker,
+                )
+            )  # fmt: skip
+    return cases
