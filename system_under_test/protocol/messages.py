@@ -24,6 +24,7 @@ from kio.static.constants import EntityType
 
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import MalformedRequest
+from system_under_test.protocol.shape import Walk, checked_request, walker
 from system_under_test.world import Buffer
 
 _START = struct.Struct(">hhi")
@@ -92,12 +93,15 @@ def read_start(frame: bytes) -> RequestStart:
 
 def decode_request(frame: bytes, api: ApiKey, version: int, connection: ConnectionInfo) -> Request:
     read_header, read_body = _request_readers(api, version)
+    frame = checked_request(frame, *_request_walkers(api, version))
     try:
         header, used = read_header(frame, 0)
         body, _ = read_body(frame, used)
     except Exception as error:  # kio raises what its fields raise: whatever it is, these bytes are no request
         raise MalformedRequest(f"{api.name} version {version}: {type(error).__name__}: {error}") from error
-    return Request(api, version, header.correlation_id, header.client_id, body, connection)
+    # The oldest header, of ControlledShutdown 0, has no client id.
+    client_id = getattr(header, "client_id", None)
+    return Request(api, version, header.correlation_id, client_id, body, connection)
 
 
 def encode_response(api: ApiKey, version: int, correlation_id: int, answer: Answer) -> list[Buffer]:
@@ -237,6 +241,12 @@ def _response_reader(api: ApiKey, version: int) -> _Reader:
 def _request_readers(api: ApiKey, version: int) -> tuple[_Reader, _Reader]:
     schema = _request_schema(api, version)
     return entity_reader(schema.__header_schema__), entity_reader(schema)
+
+
+@cache
+def _request_walkers(api: ApiKey, version: int) -> tuple[Walk, Walk]:
+    schema = _request_schema(api, version)
+    return walker(schema.__header_schema__), walker(schema)
 
 
 @cache

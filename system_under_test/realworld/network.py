@@ -58,7 +58,8 @@ class RealConnection(asyncio.BufferedProtocol):
         unread = self._end - self._start
         if not unread:
             self._start = self._end = 0
-        need = max(self._wanted - unread, _LEAST_READ_BYTES)
+        # Room grows with what arrives, not with what a size in front of it promises.
+        need = max(min(self._wanted - unread, max(unread, _UNREAD_LIMIT_BYTES)), _LEAST_READ_BYTES)
         if len(self._buffer) - self._end < need:
             self._make_room(unread, need)
         return memoryview(self._buffer)[self._end :]

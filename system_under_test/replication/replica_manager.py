@@ -39,6 +39,7 @@ from system_under_test.replication.state_changes import (
     FULL,
     INCREMENTAL,
     NO_EPOCH,
+    check,
     leader_and_isr_answer,
     state_changes,
     stop_replica_answer,
@@ -316,6 +317,7 @@ class ReplicaManager:
         return leader_and_isr_answer(request, ErrorCode.none, results)
 
     def _apply(self, change: StateChange, now: float) -> ErrorCode:
+        check(change)
         key = change.topic_partition
         partition = self.partitions.get(key)
         if partition is not None:

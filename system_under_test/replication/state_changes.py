@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.messages import Body, Request
 from system_under_test.replication.partition import StateChange
 from system_under_test.types import TopicPartition
+from system_under_test.zookeeper.topics import check_name
 
 NO_EPOCH = -1
 """StopReplica of a controller that does not tell the leader epoch."""
@@ -50,6 +51,15 @@ def _change(topic: str, topic_id: uuid.UUID | None, state: Body) -> StateChange:
         tuple(state.replicas),
         getattr(state, "is_new", False),
     )
+
+
+def check(change: StateChange) -> None:
+    """What no controller sends. Refused here, before a folder of that name is made or a leadership contradicts itself."""
+    check_name(change.topic_partition.topic)
+    if change.topic_partition.partition < 0 or change.leader_epoch < 0:
+        raise ApiError(ErrorCode.invalid_request, f"partition or leader epoch is negative: {change}")
+    if change.leader >= 0 and change.leader not in change.isr:
+        raise ApiError(ErrorCode.invalid_request, f"the leader is outside of its ISR: {change}")
 
 
 def leader_and_isr_answer(request: Request, error: ErrorCode, results: dict[TopicPartition, ErrorCode]) -> Body:

@@ -21,6 +21,8 @@ from system_under_test.zookeeper.assignment import assign_replicas
 from system_under_test.zookeeper.nodes import TopicAssignment
 
 MAX_NAME_LENGTH = 249
+MOST_NEW_PARTITIONS = 10_000
+"""In one request for one topic, as for KRaft's controller. One with ZooKeeper has no limit and dies of a larger number."""
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 Assignment = Mapping[int, tuple[int, ...]]
@@ -83,8 +85,14 @@ def assignment_of(
     factor = default_factor if wanted.replication_factor == -1 else wanted.replication_factor
     if partitions <= 0:
         raise ApiError(ErrorCode.invalid_partitions, "Number of partitions must be larger than 0.")
+    _check_count(partitions)
     check_factor(factor, len(brokers))
     return assign_replicas(brokers, partitions, factor)
+
+
+def _check_count(partitions: int) -> None:
+    if partitions > MOST_NEW_PARTITIONS:
+        raise ApiError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
 
 
 def check_factor(factor: int, brokers: int) -> None:
@@ -139,6 +147,7 @@ def additional_partitions(
     if total == there:
         raise ApiError(ErrorCode.invalid_partitions, f"Topic already has {there} partitions.")
     factor = len(current.partitions[0])
+    _check_count(total - there)
     if manual is None:
         check_factor(factor, len(brokers))
         return assign_replicas(brokers, total - there, factor, first_partition=there)

@@ -19,12 +19,12 @@ TIMEOUT = timedelta(seconds=10)
 
 
 class Brokers:
-    """Ids 1 to 3."""
+    """Ids from 1."""
 
-    def __init__(self, simulation: Simulation, settings: dict[str, str]) -> None:
-        self.cluster = SimulatedCluster(simulation, 3, (), settings={**SETTINGS, **settings})
-        world = simulation.host("client").boot()
-        self.peers = Peers(world.network, lambda each: BrokerEndpoint(each, f"broker-{each}", PORT), "client")
+    def __init__(self, simulation: Simulation, settings: dict[str, str], count: int = 3) -> None:
+        self.cluster = SimulatedCluster(simulation, count, (), settings={**SETTINGS, **settings})
+        self.network = simulation.host("client").boot().network
+        self.peers = Peers(self.network, lambda each: BrokerEndpoint(each, f"broker-{each}", PORT), "client")
 
     def broker(self, broker_id: int) -> Broker:
         found = self.cluster.brokers[broker_id]
@@ -33,10 +33,10 @@ class Brokers:
 
     async def started(self) -> None:
         self.cluster.start_all()
-        await until(lambda: all(self._knows_all(each) for each in (1, 2, 3)), 30, "three brokers that know each other")
+        await until(lambda: all(map(self._knows_all, self.cluster.ids)), 30, "brokers that know each other")
 
     def _knows_all(self, broker_id: int) -> bool:
-        return len(self.broker(broker_id).metadata.brokers()) == 3
+        return len(self.broker(broker_id).metadata.brokers()) == len(self.cluster.ids)
 
     @property
     def controller(self) -> int:
