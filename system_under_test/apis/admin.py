@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Hashable, Iterable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from system_under_test.types import TopicPartition
 from system_under_test.world import CoordinationError
 
 T = TypeVar("T")
+NameT = TypeVar("NameT", bound=Hashable)
 NO_THROTTLE = timedelta(0)
 LEAST_TIMEOUT_S = 1.0
 """A client that waits for nothing still gets the answer of ZooKeeper, when that is there."""
@@ -39,10 +40,10 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return grouped
 
 
-def twice(names: Iterable[str]) -> set[str]:
+def twice(names: Iterable[NameT]) -> set[NameT]:
     """Those that are named more than once."""
-    seen: set[str] = set()
-    found: set[str] = set()
+    seen: set[NameT] = set()
+    found: set[NameT] = set()
     for name in names:
         (found if name in seen else seen).add(name)
     return found

@@ -57,7 +57,7 @@ async def handle(broker: BrokerContext, request: Request) -> Reply:
     make = request.maker
     return make.root(
         throttle_time=NO_THROTTLE,
-        topics=tuple(_result(broker, make, name, outcome) for name, outcome in outcomes.items()),
+        topics=tuple(_result(broker, make, each.name, outcomes[each.name]) for each in body.topics),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from system_under_test.apis.admin import twice
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.messages import Body, Maker, Reply, Request
@@ -30,11 +31,14 @@ _OLDEST_FOR = {-3: 7, -4: 8, -5: 9}
 
 async def handle(broker: BrokerContext, request: Request) -> Reply:
     make = request.maker
+    repeated = twice((topic.name, part.partition_index) for topic in request.body.topics for part in topic.partitions)
     topics = tuple(
         make(
             "ListOffsetsTopicResponse",
             name=topic.name,
-            partitions=tuple(_partition(broker, request, make, topic.name, part) for part in topic.partitions),
+            partitions=tuple(
+                _partition(broker, request, make, topic.name, part, repeated) for part in topic.partitions
+            ),
         )
         for topic in request.body.topics
     )
@@ -57,11 +61,15 @@ def refused(request: Request, code: ErrorCode, message: str | None) -> Body:
     return make.root(throttle_time=_NO_THROTTLE, topics=topics)
 
 
-def _partition(broker: BrokerContext, request: Request, make: Maker, topic: str, part: Body) -> Body:
+def _partition(
+    broker: BrokerContext, request: Request, make: Maker, topic: str, part: Body, repeated: set[tuple[str, int]]
+) -> Body:
     not_available = ErrorCode.offset_not_available if request.version >= 5 else ErrorCode.leader_not_available
     try:
         if request.version < _OLDEST_FOR.get(part.timestamp, 1):
             raise ApiError(ErrorCode.unsupported_version)
+        if (topic, part.partition_index) in repeated:
+            raise ApiError(ErrorCode.invalid_request)
         found = find_offset(
             broker.replicas.partition(TopicPartition(topic, part.partition_index)),
             part.timestamp,

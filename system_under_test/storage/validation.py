@@ -7,6 +7,7 @@ Producer ids, epochs and sequences are in the headers that :func:`validate` retu
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 from enum import Enum
 
@@ -27,6 +28,7 @@ from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.storage.config import LogConfig
 from system_under_test.world import Buffer
 
+_MAGIC_AT, _LENGTH, _LEAST_OLD_MESSAGE = 16, struct.Struct(">i"), 14
 _LAST_CODEC = int(max(Compression))
 
 
@@ -75,10 +77,16 @@ def _checked_header(view: memoryview, position: int, config: LogConfig) -> Batch
             )
         check_crc(view, position, header)
     except UnsupportedMagic as problem:
-        raise ApiError(ErrorCode.invalid_record, str(problem)) from problem
+        code = ErrorCode.invalid_record if _is_older_format(view, position) else ErrorCode.corrupt_message
+        raise ApiError(code, str(problem)) from problem
     except CorruptBatch as problem:
         raise ApiError(ErrorCode.corrupt_message, str(problem)) from problem
     return header
+
+
+def _is_older_format(view: memoryview, position: int) -> bool:
+    """A message set of magic 0 or 1. Any other magic is garbage, and so is a length that no message has."""
+    return view[position + _MAGIC_AT] <= 1 and _LENGTH.unpack_from(view, position + 8)[0] >= _LEAST_OLD_MESSAGE
 
 
 def _check_content(header: BatchHeader, config: LogConfig, now_ms: int, origin: AppendOrigin) -> None:
