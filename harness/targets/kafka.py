@@ -14,6 +14,13 @@ from harness.targets.managed import ManagedTarget
 
 class KafkaTarget(ManagedTarget):
     name = "kafka"
+    java_options: tuple[str, ...] = (
+        "-Xms128m",
+        "-Xmx512m",
+        "-XX:+UseSerialGC",
+        # Several virtual machines share few cores; what the second compiler would win, it costs here.
+        "-XX:TieredStopAtLevel=1",
+    )
 
     def __init__(self, plan: TargetPlan, *, logs: Path, data: Path, fleet: Fleet) -> None:
         super().__init__(plan, logs=logs, data=data, fleet=fleet)
@@ -34,11 +41,7 @@ class KafkaTarget(ManagedTarget):
         logging.write_text(logging_properties(logs))
         argv = (
             str(self._java.executable),
-            "-Xms128m",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            # Several virtual machines share few cores; what the second compiler would win, it costs here.
-            "-XX:TieredStopAtLevel=1",
+            *self.java_options,
             "-Djava.awt.headless=true",
             f"-Dlog4j.configuration=file:{logging}",
             "-cp",
