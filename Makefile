@@ -10,7 +10,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 help:
 	@echo "make run        set up, make a history with known anomalies, judge it, write a report"
 	@echo "make test       set up, lint, types, import rules, test suite"
-	@echo "make bench      measure checking, importing and recording (about ten minutes)"
+	@echo "make bench      measure checking, importing, recording and the shipped cluster (about twenty minutes)"
 	@echo "make calibrate  seeded chaos runs on a managed Apache Kafka 3.9 (needs Maven or KAFKA_HOME)"
 	@echo "make simulate   random schedules on simulated clusters (MINUTES=60; a failure names its seed)"
 	@echo "make lint       ruff, mypy --strict, import rules"

@@ -3,8 +3,9 @@
     python -m bench [--ops 50000 1000000] [--large] [--checking]
 
 Every figure is of a whole process, Spark's start included, with the peak memory of all its processes.
-``--large`` adds 10 M operations (some minutes and 1 GB of disk). Then, unless only ``--checking`` is asked for, importing and
-recording are measured (:mod:`bench.importing`, :mod:`bench.record`); recording needs an Apache Kafka, and says so where none is.
+``--large`` adds 10 M operations (some minutes and 1 GB of disk). Then, unless only ``--checking`` is asked for, importing,
+recording and the shipped cluster are measured (:mod:`bench.importing`, :mod:`bench.record`, :mod:`bench.broker`); the last
+two need an Apache Kafka, and say so where none is.
 
 The empty session is started as the checks start theirs, exchanges 1,000 rows and stops. Beside it stands the same as
 PySpark does it by default.
@@ -95,12 +96,14 @@ def main(arguments: list[str]) -> int:
     if options.checking:
         return 0
     # Imported here: the worker processes of an import load this module too, and need none of it.
-    from bench import importing, record
+    from bench import broker, importing, record
 
     print("\nimporting a Jepsen history:", flush=True)
     importing.main([])
     print("\nrecording:", flush=True)
-    return record.main([])
+    record.main([])
+    print("\nthe shipped cluster beside Apache Kafka:", flush=True)
+    return broker.main([])
 
 
 if __name__ == "__main__":

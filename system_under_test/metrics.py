@@ -52,8 +52,6 @@ class MetricsServer:
 
     async def start(self) -> None:
         port: int = self._broker.config.metrics_port
-        if port < 0:
-            return
         self._registry.register(BrokerCollector(self._broker))
         host = self._broker.config.listener_addresses[0].host
         self._server = await asyncio.start_server(self._serve, host, port, limit=_LONGEST_REQUEST)
