@@ -33,6 +33,7 @@ from system_under_test.world import Connection, ConnectionLost, Coordination, Co
 from system_under_test.zookeeper import nodes, registration
 from system_under_test.zookeeper.configs import Configs
 from system_under_test.zookeeper.nodes import BrokerRegistration
+from system_under_test.zookeeper.producer_ids import ProducerIds
 from system_under_test.zookeeper.session import Sessions
 from system_under_test.zookeeper.topics import TopicStore
 
@@ -136,6 +137,7 @@ class Broker:
             topics=TopicStore(lambda: self.sessions.current, world.random),
             configs=self.configs,
             controller=Controller(world, broker_id, config, self.sessions, self.failpoints),
+            producer_ids=ProducerIds(lambda: self.sessions.current, broker_id),
         )
 
     def _task(self, work: object, name: str) -> asyncio.Task[None]:
@@ -206,6 +208,7 @@ class Broker:
         await context.controller.stop()
         await self.configs.stop()
         await context.replicas.shutdown()
+        context.producer_ids.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -112,6 +112,8 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("compression.type", _text, "producer", "producer: as it comes"),
     Setting("offsets.topic.num.partitions", _I, "50", "partitions of __consumer_offsets", 1),
     Setting("offsets.topic.replication.factor", _I, "3", "its replicas", 1),
+    Setting("producer.id.expiration.ms", _I, "86400000", "a producer silent for so long is forgotten", 1),
+    Setting("producer.id.expiration.check.interval.ms", _I, "600000", "how often that is looked at", 1),
     Setting("queued.max.requests", _I, "500", "unanswered requests of one connection", 1),
     Setting("connections.max.idle.ms", _I, "600000", "an idle connection is closed after so long"),
     Setting("metrics.port", _I, "-1", "port for Prometheus on the listeners' host; -1: none, 0: any", -1),

@@ -148,6 +148,8 @@ class Partition:
                 f"{len(leadership.isr.isr)} in sync, min.insync.replicas is {self.effective_min_isr}",
             )
         info = self.log.append_as_leader(records, leadership.epoch)
+        if info.is_duplicate:
+            return info, False
         leadership.appended_bytes += info.size_bytes
         leadership.uncommitted.append((self.log.end_offset, leadership.appended_bytes))
         return info, self.maybe_increment_high_watermark(now)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from system_under_test.replication.replica_manager import ReplicaManager
     from system_under_test.storage.log_manager import LogManager
     from system_under_test.zookeeper.configs import Configs
+    from system_under_test.zookeeper.producer_ids import ProducerIds
     from system_under_test.zookeeper.topics import TopicStore
 
 
@@ -35,3 +36,4 @@ class BrokerContext:
     topics: TopicStore
     configs: Configs
     controller: Controller
+    producer_ids: ProducerIds

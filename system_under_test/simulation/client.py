@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from system_under_test.protocol import batch
 from system_under_test.protocol.api import ApiKey
@@ -19,7 +20,7 @@ from system_under_test.server.peer import Peers
 from system_under_test.types import BrokerEndpoint, TopicPartition
 from system_under_test.world import ConnectionLost, World
 
-METADATA_VERSION, PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 9, 9, 12, 7
+METADATA_VERSION, PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, INIT_PRODUCER_ID_VERSION = 9, 9, 12, 7, 4
 EARLIEST, LATEST = -2, -1
 _ANSWER_TIMEOUT_S = 3.0
 _MAX_BYTES = 1 << 20
@@ -27,6 +28,14 @@ _NO_SESSION = 0, -1
 
 CLIENT_ERRORS = (ApiError, ConnectionLost, TimeoutError)
 """What a call raises when it did not succeed. Of a produce nobody then knows what became of it."""
+
+
+class Numbering(NamedTuple):
+    """An idempotent producer's batch."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
 
 
 class SimpleClient:
@@ -53,13 +62,36 @@ class SimpleClient:
             for partition in topic.partitions:
                 self.leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
 
+    async def try_refresh(self) -> None:
+        with suppress(*CLIENT_ERRORS):
+            await self.refresh()
+
+    async def init_producer_id(self) -> int:
+        """From any broker; the epoch is 0."""
+        make = maker(ApiKey.INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, False)
+        request = make.root(transactional_id=None, transaction_timeout=datetime.timedelta(0))
+        answer = await self._ask(self._world.random.choice(sorted(self._endpoints)), ApiKey.INIT_PRODUCER_ID, request)
+        _check(answer.error_code)
+        assert answer.producer_epoch == 0
+        return int(answer.producer_id)
+
     async def produce(
-        self, partition: TopicPartition, values: Sequence[bytes], *, acks: int, timeout_ms: int = 2000
+        self,
+        partition: TopicPartition,
+        values: Sequence[bytes],
+        *,
+        acks: int,
+        timeout_ms: int = 2000,
+        numbering: Numbering | None = None,
     ) -> int:
         """The offset of the first record."""
+        producer_id, epoch, sequence = numbering or (-1, -1, -1)
+        now_ms = self._world.clock.time_ms()
         records = batch.encode(
-            [Record(offset, -1, None, value, ()) for offset, value in enumerate(values)],
-            timestamp_ms=self._world.clock.time_ms(),
+            [Record(offset, now_ms, None, value, ()) for offset, value in enumerate(values)],
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=sequence,
         )
         make = maker(ApiKey.PRODUCE, PRODUCE_VERSION, False)
         request = make.root(
@@ -146,6 +178,7 @@ _VERSIONS = {
     ApiKey.PRODUCE: PRODUCE_VERSION,
     ApiKey.FETCH: FETCH_VERSION,
     ApiKey.LIST_OFFSETS: LIST_OFFSETS_VERSION,
+    ApiKey.INIT_PRODUCER_ID: INIT_PRODUCER_ID_VERSION,
 }
 
 

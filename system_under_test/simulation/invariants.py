@@ -9,6 +9,10 @@ logs-equal-below-watermark  what any replica has below its high watermark is wha
 committed-is-kept           whoever becomes leader has everything that was ever committed
 acknowledged-is-committed   acks=all is answered only for records below the leader's high watermark
 read-is-committed           consumers see only records below the leader's high watermark
+written-once                no value is committed at two offsets of a partition, however often it was sent
+sequences-without-gaps      the committed batches of a producer id have every sequence once and in order
+producers-are-known         who becomes leader knows the producers of its log: what its batches say, not less or other
+producer-id-given-once      no two producers get the same id
 no-task-dies                no task of a broker ends with an exception that nobody looks at
 ==========================  ======================================================================================
 
@@ -26,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from system_under_test.protocol import batch
+from system_under_test.simulation.sequences import CommittedSequences, misknown
 from system_under_test.storage.log import Log
 from system_under_test.types import TopicPartition
 from system_under_test.zookeeper.nodes import (
@@ -58,17 +63,23 @@ class Committed:
     batches: dict[int, bytes] = field(default_factory=dict)
     """By base offset."""
     values: dict[int, bytes | None] = field(default_factory=dict)
+    sequences: CommittedSequences = field(default_factory=CommittedSequences)
 
     @property
     def end(self) -> int:
         return self.ends[-1] if self.ends else 0
 
-    def extend(self, log: Log, to: int) -> None:
+    def extend(self, log: Log, to: int) -> tuple[str, str] | None:
+        """The invariant that a new batch breaks, and how."""
+        problem = None
         for base, data in read_batches(log, self.end, to):
             header = batch.read_header(data)
             self.batches[base] = data
             self.ends.append(header.next_offset)
-            self.values.update((record.offset, record.value) for record in batch.decode(data))
+            records = batch.decode(data)
+            self.values.update((record.offset, record.value) for record in records)
+            problem = problem or self.sequences.problem(header, records)
+        return problem
 
     def difference(self, log: Log, start: int, to: int) -> str | None:
         """What ``log`` has otherwise between these offsets; None: nothing."""
@@ -115,6 +126,7 @@ class Judge:
         self._mzxids: dict[TopicPartition, int] = {}
         self._zxid = -1
         self._told: Violation | None = None
+        self._producer_ids: set[int] = set()
         self._controller_epoch = -1
         self._damaged: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
         self._unseen: dict[TopicPartition, set[int]] = {partition: set() for partition in cluster.partitions}
@@ -128,6 +140,12 @@ class Judge:
         """A produce with acks=all succeeded."""
         self.acknowledged_count += len(values)
         self._is_committed("acknowledged-is-committed", partition, first_offset, values)
+
+    def numbered(self, producer_id: int) -> None:
+        """A producer got this id."""
+        if producer_id in self._producer_ids:
+            self._told = self._told or Violation("producer-id-given-once", None, f"{producer_id} was given before")
+        self._producer_ids.add(producer_id)
 
     def read(self, partition: TopicPartition, offset: int, value: bytes | None) -> None:
         self.read_count += 1
@@ -282,7 +300,9 @@ class Judge:
                     partition,
                     f"follower {broker_id} has {now.high_watermark} as high watermark, committed is {committed.end}",
                 )
-            committed.extend(log, now.high_watermark)
+            broken = committed.extend(log, now.high_watermark)
+            if broken is not None:
+                raise Violation(broken[0], partition, broken[1])
         if now.high_watermark > known:
             different = committed.difference(log, known, now.high_watermark)
             if different:
@@ -299,6 +319,8 @@ class Judge:
             )
         state = self._states.get(partition)
         is_news = last is None or not last.is_leader or last.leader_epoch != epoch
+        if is_news:
+            self._check_producers(broker_id, partition, replica.log)
         if is_news and state is not None and (state.leader, state.leader_epoch) == (broker_id, epoch):
             committed = self.committed[partition]
             different = committed.difference(replica.log, 0, committed.end)
@@ -306,6 +328,11 @@ class Judge:
                 raise Violation(
                     "committed-is-kept", partition, f"broker {broker_id} leads in epoch {epoch}, but {different}"
                 )
+
+    def _check_producers(self, broker_id: int, partition: TopicPartition, log: Log) -> None:
+        wrong = misknown(log)
+        if wrong is not None:
+            raise Violation("producers-are-known", partition, f"broker {broker_id}: {wrong}")
 
     def _check_isr(self, leader_id: int, partition: TopicPartition, leader: Seen) -> None:
         state = self._states.get(partition)
@@ -353,6 +380,7 @@ class Judge:
                 different = committed.difference(replica.log, 0, committed.end)
                 if different:
                     raise Violation("committed-is-kept", partition, f"at the end broker {broker_id}: {different}")
+                self._check_producers(broker_id, partition, replica.log)
 
 
 def read_batches(log: Log, start: int, to: int) -> list[tuple[int, bytes]]:

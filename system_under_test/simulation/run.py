@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,6 +13,7 @@ from system_under_test.simulation.client import CLIENT_ERRORS, SimpleClient
 from system_under_test.simulation.cluster import SETTINGS, SimulatedCluster, Topic
 from system_under_test.simulation.invariants import Judge, Violation
 from system_under_test.simulation.nemesis import Nemesis
+from system_under_test.simulation.producers import IdempotentProducer
 from system_under_test.simulation.schedule import Fault, random_schedule
 from system_under_test.simulation.world import Simulation
 from system_under_test.types import TopicPartition
@@ -22,7 +22,7 @@ BROKERS = 3
 TOPICS = (Topic("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2))),)
 _START_S = 30.0
 _RECOVERY_S = 60.0
-_PRODUCERS, _CONSUMERS = 2, 1
+_PRODUCERS, _IDEMPOTENT_PRODUCERS, _CONSUMERS = 1, 2, 1
 _THINK_S = 0.25
 _ACKS_ALL_SHARE = 0.8
 
@@ -108,7 +108,8 @@ async def _wait(
 
 
 class Load:
-    """Producers with a think time and a consumer. What they see goes to the judge."""
+    """Producers with a think time, of which some are idempotent and send again what is not answered, and a consumer.
+    What they see goes to the judge."""
 
     def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
         self._cluster = cluster
@@ -121,6 +122,8 @@ class Load:
     def start(self) -> None:
         for number in range(_PRODUCERS):
             self._spawn(f"producer-{number}", self._produce)
+        for number in range(_IDEMPOTENT_PRODUCERS):
+            self._spawn(f"idempotent-producer-{number}", self._produce_once)
         for number in range(_CONSUMERS):
             self._spawn(f"consumer-{number}", self._consume)
 
@@ -144,11 +147,18 @@ class Load:
             try:
                 offset = await client.produce(partition, values, acks=acks)
             except CLIENT_ERRORS:
-                await _refreshed(client)
+                await client.try_refresh()
                 continue
             if acks == -1:
                 self._cluster.simulation.trace.add("client", "acknowledged", str(partition), offset, len(values))
                 self._judge.acknowledged(partition, offset, values)
+
+    async def _produce_once(self, client: SimpleClient, random: Random) -> None:
+        producer = IdempotentProducer(client, random, self._judge, self._value, lambda: self._finished)
+        await client.try_refresh()
+        while not self._finished:
+            await asyncio.sleep(random.random() * 2 * _THINK_S)
+            await producer.send_burst(random.choice(self._partitions))
 
     def _value(self) -> bytes:
         self._produced += 1
@@ -162,7 +172,7 @@ class Load:
                 records = await client.fetch(partition, positions[partition])
             except CLIENT_ERRORS:
                 await asyncio.sleep(random.random() * _THINK_S)
-                await _refreshed(client)
+                await client.try_refresh()
                 continue
             for record in records:
                 self._judge.read(partition, record.offset, record.value)
@@ -185,13 +195,8 @@ class Load:
                     if loop.time() > deadline:
                         raise Violation("recovers", partition, f"not writable {within_s} s later: {error!r}") from None
                     await asyncio.sleep(0.2)
-                    await _refreshed(client)
+                    await client.try_refresh()
                     continue
                 if [each.value for each in records if each.offset == offset] == [value]:
                     break
         client.close()
-
-
-async def _refreshed(client: SimpleClient) -> None:
-    with suppress(*CLIENT_ERRORS):
-        await client.refresh()

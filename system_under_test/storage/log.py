@@ -22,10 +22,12 @@ from system_under_test.storage.checkpoints import (
 )
 from system_under_test.storage.config import LogConfig
 from system_under_test.storage.epochs import LeaderEpochCache
-from system_under_test.storage.recovery import RecoveryReport, open_log
+from system_under_test.storage.producer_snapshots import ProducerSnapshots
+from system_under_test.storage.producer_state import BatchMetadata, ProducerStateManager
+from system_under_test.storage.recovery import RecoveryReport, load_producers, open_log
 from system_under_test.storage.retention import segments_to_delete
 from system_under_test.storage.segment import Placed, Segment, StorageWorld
-from system_under_test.storage.validation import REST_AT, AppendOrigin, validate
+from system_under_test.storage.validation import REST_AT, AppendOrigin, Batch, validate
 from system_under_test.types import TopicPartition
 from system_under_test.world import Buffer
 
@@ -50,6 +52,8 @@ class AppendInfo:
     log_start_offset: int
     record_count: int
     size_bytes: int
+    is_duplicate: bool = False
+    """Nothing was appended: the offsets are those that the batch got when it came for the first time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,9 @@ class DoomedFile:
 
     path: str
     due_s: float
+
+
+DAY_MS = 86_400_000
 
 
 def _nothing(_: Log) -> None:
@@ -79,6 +86,7 @@ class Log:
         recovery_point: int = 0,
         start_offset: int = 0,
         high_watermark: int = 0,
+        producer_expiration_ms: int = DAY_MS,
         on_roll: Callable[[Log], None] = _nothing,
         on_truncate: Callable[[Log], None] = _nothing,
     ) -> None:
@@ -89,6 +97,7 @@ class Log:
             was_clean=was_clean,
             recovery_point=recovery_point,
             start_offset=start_offset,
+            producer_expiration_ms=producer_expiration_ms,
         )
         self.topic_partition = topic_partition
         self.directory = directory
@@ -97,6 +106,9 @@ class Log:
         self.end_offset = opened.end_offset
         self.recovery_point = opened.recovery_point
         self.epochs: LeaderEpochCache = opened.epochs
+        self.producers: ProducerStateManager = opened.producers
+        """As of the log's end."""
+        self._snapshots: ProducerSnapshots = opened.snapshots
         self.opening: RecoveryReport = opened.report
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
         self.topic_id: uuid.UUID | None = read_partition_metadata(world.files, f"{directory}/{PARTITION_METADATA}")
@@ -147,6 +159,12 @@ class Log:
         """Validate, give offsets and the epoch, write. The caller's buffer is left as it is."""
         now_ms = self._world.clock.time_ms()
         batches = validate(records, self.config, now_ms, origin)
+        repeated = self._repeated(batches) if origin is AppendOrigin.CLIENT else None
+        if repeated is not None:
+            stamp = repeated.timestamp  # Kafka tells it as the append time, whatever the topic's timestamps are
+            return AppendInfo(
+                repeated.first_offset, repeated.last_offset, stamp, stamp, self.start_offset, 0, 0, is_duplicate=True
+            )
         first_offset = offset = self.end_offset
         buffers: list[Buffer] = []
         placed: list[Placed] = []
@@ -164,10 +182,24 @@ class Log:
             offset = last_offset + 1
         self.epochs.assign(leader_epoch, first_offset)
         self._write(first_offset, buffers, placed, size, newest, now_ms)
+        for batch, place in zip(batches, placed, strict=True):
+            if batch.header.producer_id >= 0:
+                self.producers.update(batch.header, place.last_offset - batch.header.last_offset_delta)
         stamped = self.config.message_timestamp_type == "LogAppendTime"
         return AppendInfo(
             first_offset, offset - 1, newest, now_ms if stamped else -1, self.start_offset, record_count, size
         )
+
+    def _repeated(self, batches: Sequence[Batch]) -> BatchMetadata | None:
+        """The batch in the log that a producer has sent again. Raises what its sequence or epoch is refused for."""
+        header = batches[0].header
+        if header.producer_id < 0:
+            return None
+        assert len(batches) == 1, "clients send one batch for a partition at a time"
+        if header.is_transactional:
+            # Nobody coordinates transactions here, so none can be open that this batch belongs to.
+            raise ApiError(ErrorCode.invalid_txn_state, f"producer {header.producer_id} is in no transaction")
+        return self.producers.check(header)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Write the leader's batches as they are; a partial one at the end is ignored.
@@ -191,6 +223,7 @@ class Log:
                 if epoch >= 0 and epoch != self.epochs.latest_epoch():
                     self.epochs.assign(epoch, header.base_offset)
             self._write(first, [view[start : start + size]], placed, size, newest_of_run, now_ms)
+            self.producers.update_all(header for _, header in run)
             total += size
             newest = max(newest, newest_of_run)
             record_count += sum(header.record_count for _, header in run)
@@ -246,6 +279,7 @@ class Log:
         """Begin a new segment exactly at the log's end. An empty active one is new enough."""
         if self.active_segment.size == 0:
             return
+        self._snapshots.write(self.end_offset, self.producers.entries())
         self.active_segment.become_inactive()
         self._add_segment(self.end_offset)
         self._on_roll(self)
@@ -334,17 +368,23 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return
         _log.info("%s: truncated from %d to %d", self.directory, self.end_offset, offset)
+        self._snapshots.remove_above(offset)
         while self._bases[-1] > offset:
             self._drop_last_segment()
         self.end_offset = self.active_segment.truncate_to(offset)
         assert self.end_offset <= offset, f"{self.directory}: ends at {self.end_offset} after truncation to {offset}"
         self.epochs.truncate_from_end(self.end_offset)
         self.start_offset = min(self.start_offset, self.end_offset)
+        if self.producers:
+            now_ms = self._world.clock.time_ms()
+            load_producers(self.producers, self._snapshots, self._segments, self.end_offset, now_ms)
         self._after_truncation()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and starts at ``offset``."""
         _log.info("%s: dropped %d to %d, starts at %d", self.directory, self.start_offset, self.end_offset, offset)
+        self._snapshots.remove_above(-1)
+        self.producers.clear()
         while self._segments:
             self._drop_last_segment()
         self.epochs.clear()
@@ -379,6 +419,8 @@ class Log:
             self._doom(self._segments.pop(0).mark_deleted())
             if self._bases[0] > self.start_offset:
                 self.increment_start_offset(self._bases[0])
+        if count:
+            self._snapshots.remove_below(self._bases[0])
         return count
 
     def _doom(self, paths: list[str]) -> None:
@@ -418,6 +460,7 @@ class Log:
     def close_cleanly(self) -> None:
         """Complete and sync everything: the next opening may trust it."""
         self.active_segment.become_inactive()
+        self._snapshots.write(self.end_offset, self.producers.entries())
         self.flush()
         self.active_segment.sync(with_indexes=True)
         self.close()

@@ -183,6 +183,7 @@ class LogManager:
             recovery_point=recovery_point,
             start_offset=start_offset,
             high_watermark=self._loaded_high_watermarks.get(partition, 0),
+            producer_expiration_ms=self._intervals.producer_id_expiration_ms,
             on_roll=self._rolled,
             on_truncate=self._truncated,
         )
@@ -285,6 +286,7 @@ class LogManager:
             self._every(intervals.log_retention_check_interval_ms, self.delete_old_segments),
             self._every(intervals.log_flush_scheduler_interval_ms, self.flush_dirty_logs),
             self._every(_REMOVAL_INTERVAL_MS, self.remove_doomed),
+            self._every(intervals.producer_id_expiration_check_interval_ms, self.remove_expired_producers),
         )
 
     async def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
@@ -316,6 +318,13 @@ class LogManager:
         now_ms = self._world.clock.time_ms()
         for log in self.all_logs():
             log.delete_old_segments(now_ms)
+
+    def remove_expired_producers(self) -> None:
+        now_ms = self._world.clock.time_ms()
+        for log in self.all_logs():
+            expired = log.producers.remove_expired(now_ms)
+            if expired:
+                _log.info("%s: %d producers have expired", log.topic_partition, len(expired))
 
     def flush_dirty_logs(self) -> None:
         """Those whose ``flush.ms`` has passed since their last sync."""

@@ -42,6 +42,11 @@ records     DeleteRecords moves the log's start in memory, trims the epochs, and
             cache that begins behind the log's start is completed from the batches.
 checkpoint  Files are replaced atomically. The recovery point is written after the sync it tells of. The high watermark
             may be above what a loss of power left: it is lowered to the log's end.
+producers   What is known of idempotent producers is a snapshot (``.snapshot``) and what the batches behind it say. A snapshot is
+            written when a segment begins and at a clean shutdown, and holds for the log below its offset whatever
+            comes later, with one exception: truncation. So truncation removes the snapshots above its target, and
+            syncs that, before it touches the log; opening does the same after having found the log's end. One
+            without a valid CRC is removed, and an older one, or the whole log, is read.
 partition   A deleted partition's folder is renamed (``…-delete``) and the rename synced; such folders are removed on opening.
 
 Opening is itself made of such steps and can be interrupted and repeated.
@@ -50,11 +55,14 @@ Opening is itself made of such steps and can be interrupted and repeated.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from system_under_test.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_epochs, write_epochs
 from system_under_test.storage.config import LogConfig
 from system_under_test.storage.epochs import EpochEntry, LeaderEpochCache
+from system_under_test.storage.producer_snapshots import ProducerSnapshots
+from system_under_test.storage.producer_state import ProducerStateManager
 from system_under_test.storage.scan import BadBatch, Found
 from system_under_test.storage.segment import DELETED_SUFFIX, LOG_SUFFIX, SUFFIXES, Segment, StorageWorld
 from system_under_test.world import Files
@@ -111,6 +119,8 @@ class OpenedLog:
     end_offset: int
     recovery_point: int
     epochs: LeaderEpochCache
+    producers: ProducerStateManager
+    snapshots: ProducerSnapshots
     report: RecoveryReport
 
 
@@ -122,6 +132,7 @@ def open_log(
     was_clean: bool,
     recovery_point: int,
     start_offset: int,
+    producer_expiration_ms: int,
 ) -> OpenedLog:
     """``recovery_point`` and ``start_offset`` as checkpointed (0 when they are not)."""
     files = world.files
@@ -146,18 +157,43 @@ def open_log(
             _log.warning("%s: ends at %d, before its start %d: starts anew there", folder, end_offset, start_offset)
             opening.remove_from(segments, 0)
             epochs.clear()
+    producers, snapshots = ProducerStateManager(producer_expiration_ms), ProducerSnapshots(files, folder)
     if not segments:
+        snapshots.remove_above(-1)
         segments.append(Segment.create(world, folder, start_offset, config))
         end_offset = start_offset
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(start_offset)
     opening.complete_epochs(segments, start_offset, end_offset)
+    load_producers(producers, snapshots, segments, end_offset, world.clock.time_ms())
+    snapshots.remove_strays({each.base_offset for each in segments})
     report.start_offset, report.end_offset = start_offset, end_offset
     if report.found_damage:
         _log.warning("opened %s", report)
     elif report.recovered_segments:
         _log.info("opened %s", report)
-    return OpenedLog(segments, start_offset, end_offset, min(recovery_point, end_offset), epochs, report)
+    recovery_point = min(recovery_point, end_offset)
+    return OpenedLog(segments, start_offset, end_offset, recovery_point, epochs, producers, snapshots, report)
+
+
+def load_producers(
+    producers: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    segments: Sequence[Segment],
+    end_offset: int,
+    now_ms: int,
+) -> None:
+    """As of ``end_offset``, the end of these segments: from the last snapshot that is not above it, and the batches behind."""
+    snapshots.remove_above(end_offset)
+    snapshots.remove_below(segments[0].base_offset)
+    known_to, entries = snapshots.latest() or (segments[0].base_offset, [])
+    producers.load(entries, now_ms)
+    for number, segment in enumerate(segments):
+        if known_to < (segments[number + 1].base_offset if number + 1 < len(segments) else end_offset):
+            try:
+                producers.update_all(header for _, header in segment.headers(known_to))
+            except BadBatch as problem:
+                _log.warning("%s: producers stay unknown: %s", segment.path(LOG_SUFFIX), problem)
 
 
 @dataclass(frozen=True, slots=True)

@@ -355,9 +355,9 @@ class Segment:
         if len(positions) > _REMEMBERED_POSITIONS:
             del positions[next(iter(positions))]
 
-    def headers(self) -> Iterator[Found]:
-        """Every batch's header, in order. Raises :class:`BadBatch`."""
-        return walk_headers(self.file, 0, self.size)
+    def headers(self, offset: int = 0) -> Iterator[Found]:
+        """Every batch's header in order, from the batch that contains ``offset`` on. Raises :class:`BadBatch`."""
+        return walk_headers(self.file, self.locate(offset), self.size)
 
     def first_record_at_or_after(self, timestamp: int, start_offset: int) -> Record | None:
         """The first record, from ``start_offset`` on, whose timestamp is ``timestamp`` or later."""

@@ -2,7 +2,7 @@
 
 Batches stay opaque: header and CRC are looked at, offset and epoch are put in. Records are decoded only where a
 topic's configuration asks for it: another codec (``compression.type``), or keys that compaction needs.
-Producer ids, epochs and sequences are in the headers that :func:`validate` returns: idempotence is checked on those.
+A producer's batch with sequences is compared with what it sent before in :mod:`system_under_test.storage.producer_state`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def validate(records: Buffer, config: LogConfig, now_ms: int, origin: AppendOrig
             batch = _as_configured(batch, config, now_ms, origin)
         batches.append(batch)
         size += len(batch.data)
+    if origin is AppendOrigin.CLIENT and len(batches) > 1:
+        raise ApiError(ErrorCode.invalid_record, f"{len(batches)} batches for one partition, 1 is allowed")
     if size > config.segment_bytes:
         raise ApiError(ErrorCode.record_list_too_large, f"{size} bytes, segment.bytes is {config.segment_bytes}")
     return batches

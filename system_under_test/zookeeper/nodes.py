@@ -439,6 +439,41 @@ def decode_config_change(data: bytes) -> str:
     return _string(_decode(data, "config change"), "entity_path", "config change")
 
 
+PRODUCER_IDS_PER_BLOCK = 1000
+_LARGEST_PRODUCER_ID = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """``/latest_producer_id_block``, version 1: the last block of producer ids that was taken, and by whom."""
+
+    broker_id: int
+    start: int
+    end: int
+    """The last one of the block."""
+
+    @staticmethod
+    def after(data: bytes, broker_id: int) -> ProducerIdBlock:
+        """The next block for this broker, given what the node holds; nothing before the first."""
+        start = ProducerIdBlock.decode(data).end + 1 if data else 0
+        if start > _LARGEST_PRODUCER_ID - PRODUCER_IDS_PER_BLOCK:
+            raise MalformedNode(f"producer ids: all are used up, the last block ends at {start - 1}")
+        return ProducerIdBlock(broker_id, start, start + PRODUCER_IDS_PER_BLOCK - 1)
+
+    def encode(self) -> bytes:
+        return _encode(
+            {"version": 1, "broker": self.broker_id, "block_start": str(self.start), "block_end": str(self.end)}
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> ProducerIdBlock:
+        content = _decode(data, "producer ids")
+        start, end = (_string(content, name, "producer ids") for name in ("block_start", "block_end"))
+        if not (start.isdecimal() and end.isdecimal()):
+            raise MalformedNode(f"producer ids: a block from {start!r} to {end!r}")
+        return ProducerIdBlock(_integer(content, "broker", "producer ids"), int(start), int(end))
+
+
 def encode_cluster_id(cluster_id: str) -> bytes:
     return _encode({"version": "1", "id": cluster_id})
 

@@ -38,6 +38,7 @@ from system_under_test.zookeeper.nodes import (
     PartitionState,
     partition_state_path,
 )
+from system_under_test.zookeeper.producer_ids import ProducerIds
 from system_under_test.zookeeper.registration import register
 
 T = TypeVar("T")
@@ -114,6 +115,7 @@ class TestBroker:
             topics=cast(Any, None),
             configs=cast(Any, NoConfigs()),
             controller=cast(Any, None),
+            producer_ids=ProducerIds(self._coordination, broker_id),
         )
 
     def _coordination(self) -> Coordination:

@@ -14,6 +14,7 @@ from system_under_test.protocol.batch import Record, decode, encode, headers, re
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.simulation.world import Host, Simulation
 from system_under_test.storage.log import Log, OffsetOutOfRange
+from system_under_test.storage.validation import AppendOrigin
 from tests.system_under_test.storage.support import (
     FOLDER,
     Entry,
@@ -41,7 +42,7 @@ def copied(log: Log) -> bytes:
 def test_offsets_and_epochs_are_the_leaders(host: Host) -> None:
     log = open_log(host.boot())
     sent = batch(b"a", b"b", timestamp_ms=7) + batch(b"c", timestamp_ms=9)
-    info = log.append_as_leader(sent, 4)
+    info = log.append_as_leader(sent, 4, origin=AppendOrigin.COORDINATOR)
     assert (info.first_offset, info.last_offset, info.record_count, info.size_bytes) == (0, 2, 3, len(sent))
     assert (info.max_timestamp, info.log_append_time_ms, info.log_start_offset) == (9, -1, 0)
     assert sent == batch(b"a", b"b", timestamp_ms=7) + batch(b"c", timestamp_ms=9), "the caller's bytes are its own"

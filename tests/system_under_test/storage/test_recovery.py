@@ -250,7 +250,7 @@ def test_orphans_and_leftovers_are_removed() -> None:
         world.files.open(f"{FOLDER}/{7:020d}.snapshot", create=True)
         reopened = open_log(world, was_clean=True)
         assert len(reopened.opening.removed_files) == 4
-        assert f"{7:020d}.snapshot" in world.files.list(FOLDER)
+        assert f"{7:020d}.snapshot" not in world.files.list(FOLDER)
         assert f"{999:020d}.index" not in world.files.list(FOLDER)
         assert reopened.end_offset == log.end_offset
 

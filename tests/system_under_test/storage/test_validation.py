@@ -34,7 +34,9 @@ def patched(position: int, layout: str, value: int) -> bytes:
 
 
 def test_good_batches_are_taken_as_they_are() -> None:
-    batches = validate(GOOD + GOOD, LogConfig.of({}, {}), NOW, AppendOrigin.CLIENT)
+    (batch,) = validate(GOOD, LogConfig.of({}, {}), NOW, AppendOrigin.CLIENT)
+    assert bytes(batch.data) == GOOD
+    batches = validate(GOOD + GOOD, LogConfig.of({}, {}), NOW, AppendOrigin.COORDINATOR)
     assert [bytes(each.data) for each in batches] == [GOOD, GOOD]
 
 
@@ -45,6 +47,7 @@ def test_good_batches_are_taken_as_they_are() -> None:
         (GOOD[:-1], ErrorCode.corrupt_message),
         (GOOD[:40], ErrorCode.corrupt_message),
         (GOOD + GOOD[:70], ErrorCode.corrupt_message),
+        (GOOD + GOOD, ErrorCode.invalid_record),
         (GOOD[:-1] + b"!", ErrorCode.corrupt_message),
         (GOOD[:16] + b"\1" + GOOD[17:], ErrorCode.invalid_record),
         (encode([(b"k", b"v")], base_offset=3), ErrorCode.invalid_record),
@@ -63,7 +66,9 @@ def test_refusals(records: bytes, code: ErrorCode) -> None:
 
 def test_sizes() -> None:
     assert refusal(GOOD, {"max.message.bytes": str(len(GOOD) - 1)}) is ErrorCode.message_too_large
-    assert refusal(GOOD + GOOD, {"segment.bytes": str(2 * len(GOOD) - 1)}) is ErrorCode.record_list_too_large
+    assert refusal(GOOD, {"segment.bytes": str(len(GOOD) - 1)}) is ErrorCode.record_list_too_large
+    limits = {"segment.bytes": str(2 * len(GOOD) - 1)}
+    assert refusal(GOOD + GOOD, limits, AppendOrigin.COORDINATOR) is ErrorCode.record_list_too_large
     assert len(validate(GOOD, LogConfig.of({}, {"max.message.bytes": str(len(GOOD))}), NOW, AppendOrigin.CLIENT)) == 1
 
 
