@@ -1,7 +1,8 @@
 """What every check takes for granted, verified: where it does not hold, the verdict is UNKNOWN.
 
 Values are unique (per key from the checks' own tallies, across keys here), operations are numbered
-densely in the order of invocation, times do not run backwards, and a process has one operation in flight.
+densely, times do not run backwards, a process has one operation in flight, and ``mops`` says what ``ops`` says
+(:mod:`checkers.agreement`). Which checks rest on which of these is in :mod:`checkers.doubts`.
 The same pass over the operations counts them by outcome.
 """
 
@@ -12,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from checkers.agreement import BACKWARDS, SENTENCES, unordered
+from checkers.doubts import Doubts
 from checkers.exchange import Columns
 from checkers.found import Result
 from checkers.load import NONE
@@ -83,22 +86,23 @@ class Operations:
         return following == self.total
 
 
-def overlapping(columns: Columns) -> int:
+def overlapping(columns: Columns) -> Result:
     """Operations, all of some processes, that began while another of their process was open."""
     order = np.lexsort((columns["op"], columns["process"]))
     process, began, ended = (columns[name][order] for name in ("process", "invoke_ns", "complete_ns"))
     same = process[1:] == process[:-1]
-    return int((same & ((ended[:-1] == NONE) | (ended[:-1] > began[1:]))).sum())
+    overlaps = same & ((ended[:-1] == NONE) | (ended[:-1] > began[1:]))
+    who = np.unique(process[1:][overlaps])
+    return Result(tallies={"#overlapping": int(overlaps.sum())}, overlapping=[who] if len(who) else [])
 
 
-def resent(value: Ints) -> tuple[int, int] | None:
-    """The lowest value that is there more than once, and how often."""
+def resent(value: Ints) -> Result:
+    """The values that are there more than once."""
     ordered = np.sort(value)
-    again = np.flatnonzero(ordered[1:] == ordered[:-1])
+    again = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(again):
-        return None
-    first = int(ordered[again[0]])
-    return first, int((ordered == first).sum())
+        return Result()
+    return Result(resent=(int(again[0]), int((ordered == again[0]).sum())), resent_values=[again])
 
 
 def broken_assumptions(operations: Operations, result: Result) -> list[str]:
@@ -113,9 +117,35 @@ def broken_assumptions(operations: Operations, result: Result) -> list[str]:
         lowest = min(each[0] for each in operations.ranges)
         highest = max(each[1] for each in operations.ranges)
         reasons.append(f"operations are not numbered densely from 0: {operations.total} rows, {lowest} to {highest}")
+    backwards = result.tallies.get(BACKWARDS, 0)
     if operations.backwards:
         reasons.append(f"{operations.backwards} operations complete before they were invoked")
+    elif backwards:
+        reasons.append(f"{backwards} steps complete before they were invoked")
     overlaps = result.tallies.get("#overlapping", 0)
     if overlaps:
         reasons.append(f"{overlaps} operations began while another of the same process was open")
-    return reasons
+    return reasons + _contradictions(result)
+
+
+def _contradictions(result: Result) -> list[str]:
+    found = {**result.tallies, "#twice": result.tallies.get("#twice", 0) + unordered(result.edges)}
+    return [
+        f"ops and mops contradict each other: {said.format(n=found[name])}"
+        for name, said in SENTENCES.items()
+        if found.get(name)
+    ]
+
+
+def doubts(operations: Operations, result: Result) -> Doubts:
+    """What does not hold, for the checks that rest on it."""
+    return Doubts(
+        everything=not operations.dense or bool(_contradictions(result)),
+        times=bool(operations.backwards or result.tallies.get(BACKWARDS)),
+        values=_all(result.resent_values),
+        processes=_all(result.overlapping),
+    )
+
+
+def _all(pieces: list[Ints]) -> Ints:
+    return np.unique(np.concatenate(pieces)) if pieces else np.zeros(0, dtype=np.int64)

@@ -41,6 +41,12 @@ class Result:
     """See :mod:`checkers.steps`."""
     resent: tuple[int, int] | None = None
     """A value that was sent more than once, and how often; the lowest one."""
+    resent_values: list[Ints] = field(default_factory=list)
+    """All such values."""
+    overlapping: list[Ints] = field(default_factory=list)
+    """Processes that had two operations in flight."""
+    edges: list[tuple[int, tuple[int, int, int], tuple[int, int, int]]] = field(default_factory=list)
+    """Of row groups of ``mops``; see :mod:`checkers.agreement`."""
 
     def add(self, other: Result) -> None:
         self.cases += other.cases
@@ -48,6 +54,9 @@ class Result:
             self.tallies[name] = self.tallies.get(name, 0) + n
         for code, n in other.steps.items():
             self.steps[code] = self.steps.get(code, 0) + n
+        self.resent_values += other.resent_values
+        self.overlapping += other.overlapping
+        self.edges += other.edges
         self.resent = min((each for each in (self.resent, other.resent) if each is not None), default=None)
 
 

@@ -107,7 +107,8 @@ def _judge(
     findings = _findings(history, found)
     metrics = document(measured, result.tallies, findings)
     faults = faults_of(folder)
-    reasons = broken_assumptions(operations, result)
+    broken = broken_assumptions(operations, result)
+    reasons = list(broken)
     if unseen:
         reasons.append(f"{unseen} committed values were never read, and no final scan of their keys is complete")
     reasons += _unscanned(folder)
@@ -117,7 +118,7 @@ def _judge(
         quiet.append(unobservable)
         if ANOMALY in meta.exercise.subject:
             reasons.append(f"{unobservable}, and it is this plan's subject")
-    verdict = _verdict(findings, reasons, missing, lacking)
+    verdict = _verdict(findings, reasons, missing, lacking, bool(broken))
     reasons += [f"expected {name}, and it did not show" for name in missing]
     return Judgement("", verdict, tuple(findings), tuple(reasons + lacking), metrics, faults, tuple(quiet))
 
@@ -153,8 +154,11 @@ def _unscanned(folder: Path) -> list[str]:
     return [f"the final scan of {len(broken)} keys failed on our side"] if broken else []
 
 
-def _verdict(findings: list[Finding], reasons: list[str], missing: list[str], lacking: list[str]) -> Verdict:
-    if missing or any(each.fatal for each in findings):
+def _verdict(
+    findings: list[Finding], reasons: list[str], missing: list[str], lacking: list[str], broken: bool = False
+) -> Verdict:
+    """``broken``: an assumption does not hold, so nothing is said about what did not show."""
+    if any(each.fatal for each in findings) or (missing and not broken):
         return Verdict.INVALID
     if reasons:
         return Verdict.UNKNOWN

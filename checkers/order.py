@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from checkers.doubts import among
 from checkers.found import Found
 from checkers.load import NONE
 from checkers.promises import Promises
@@ -38,11 +39,14 @@ from checkers.rows import Bools, Ints, KeyTable, Rows, place, starts_of
 from checkers.values import Values
 
 
-def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> list[Found]:
+def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable, doubtful: Ints) -> list[Found]:
+    """``doubtful``: values of which nobody knows what became of them (sorted)."""
     uncompacted = rows.where((rows.key >= 0) & ~_of_key(keys.compacted, rows))
     entry = values.of_row[(rows.key >= 0) & ~_of_key(keys.compacted, rows)]
     committed = np.zeros(len(uncompacted), dtype=bool)
     committed[entry >= 0] = values.committed[entry[entry >= 0]]
+    if len(doubtful):
+        committed &= ~among(doubtful, uncompacted.value)
     polled = uncompacted.flag("polled") & uncompacted.has_offset
     known = polled | (uncompacted.flag("acked") & committed)
     firm = polled | (known & promises.safe[uncompacted.producer])

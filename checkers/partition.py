@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from checkers import order, values
+from checkers.doubts import Doubts
 from checkers.exchange import Columns
 from checkers.found import Result
 from checkers.load import History
@@ -29,9 +30,12 @@ class Checker:
     transactions: bool
     most: int | None
     """Examples of each anomaly; None: every case."""
+    doubts: Doubts = field(default_factory=Doubts)
 
     @staticmethod
-    def of(history: History, *, strays: Ints, most: int | None, transactions: bool) -> Checker:
+    def of(
+        history: History, *, strays: Ints, most: int | None, transactions: bool, doubts: Doubts | None = None
+    ) -> Checker:
         errors = history.meta.clock_error_ns
         highest = max((int(worker) for worker in errors), default=-1)
         return Checker(
@@ -42,6 +46,7 @@ class Checker:
             history.meta.origin == "jepsen",
             transactions,
             most,
+            doubts or Doubts(),
         )
 
     def check(self, columns: Columns) -> tuple[Result, Columns]:
@@ -53,14 +58,15 @@ class Checker:
         if len(clock_error_ns) and len(rows):
             missing = int(rows.worker.max()) + 1 - len(clock_error_ns)
             clock_error_ns = np.pad(clock_error_ns, (0, max(0, missing)))
-        found = values.delivery(rows, known, self.promises, keys, clock_error_ns, self.from_beginning)
+        readers = self.doubts.readers(rows)
+        found = values.delivery(rows, known, self.promises, keys, clock_error_ns, self.from_beginning, readers)
         found.append(values.phantoms(rows, known, self.strays, self.promises.void))
-        found += order.order(rows, known, self.promises, keys)
+        found += order.order(rows, known, self.promises, keys, self.doubts.values)
         found.append(order.realtime(rows, self.promises, keys, clock_error_ns))
         result = Result(
-            [row for each in found for row in each.rows(self.most)],
+            [row for each in found for row in self.doubts.weighed(each).rows(self.most)],
             values.tallies(rows, known, self.promises, keys),
             step_counts(rows),
         )
         parts = values.transaction_parts(rows, known, self.promises, keys) if self.transactions else {}
-        return result, parts
+        return result, self.doubts.parts(parts) if parts and self.doubts else parts

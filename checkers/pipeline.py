@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from checkers import assumptions, narrow, values
+from checkers.agreement import Agreement, groups_of
 from checkers.assumptions import Operations
+from checkers.doubts import Doubts, among
 from checkers.exchange import Columns, Piece, gathered, scattered
 from checkers.found import Result
 from checkers.load import NONE, History, has_strays
@@ -42,12 +44,22 @@ _PARTS = ("op", "process", "key", "value", "offset", "missing", "fatal")
 
 
 def checked(history: History, *, transactions: bool, most: int | None) -> tuple[Result, Operations]:
-    """Everything that the checks find in a history."""
+    """Everything that the checks find in a history. Where an assumption turns out not to hold and somebody would be
+    convicted, they are made once more, and convict nobody by it."""
+    result, operations = _checked(history, transactions, most, Doubts())
+    doubts = assumptions.doubts(operations, result)
+    if doubts and any(case.fatal_n for case in result.cases):
+        return _checked(history, transactions, most, doubts)
+    return result, operations
+
+
+def _checked(history: History, transactions: bool, most: int | None, doubts: Doubts) -> tuple[Result, Operations]:
     parts = partitions(history)
-    check = Checker.of(history, strays=stray_values(history), most=most, transactions=transactions)
-    proved = proved_transactions(history, parts) if transactions else np.zeros(0, dtype=np.int64)
+    check = Checker.of(history, strays=stray_values(history), most=most, transactions=transactions, doubts=doubts)
+    proved = proved_transactions(history, parts, doubts.values) if transactions else np.zeros(0, dtype=np.int64)
     work = chunks(history.folder, "mops") + chunks(history.folder, "ops")
-    pieces = _tasks(history, work).flatMap(Reader(parts, proved))
+    agreement = Agreement(groups_of(history.folder), history.meta.origin == "jepsen")
+    pieces = _tasks(history, work).flatMap(Reader(parts, proved, agreement))
     reports: RDD[Any] = pieces.partitionBy(parts, operator.index).mapPartitions(Judge(parts, check))
     if transactions:
         reports = reports.partitionBy(parts, operator.index).mapPartitions(Torn(most))
@@ -77,12 +89,15 @@ class Reader:
 
     parts: int
     proved: Ints
+    agreement: Agreement
 
-    def __call__(self, chunk: Chunk) -> Iterator[tuple[int, Piece | Operations]]:
+    def __call__(self, chunk: Chunk) -> Iterator[tuple[int, Piece | Operations | Result]]:
         return self._steps(chunk) if chunk.table == "mops" else self._operations(chunk)
 
-    def _steps(self, chunk: Chunk) -> Iterator[tuple[int, Piece]]:
+    def _steps(self, chunk: Chunk) -> Iterator[tuple[int, Piece | Result]]:
         for sequence, table in read(chunk, narrow.NUMBERS, narrow.TEXT):
+            tallies, edges = self.agreement.of(sequence, table)
+            yield sequence % self.parts, Result(tallies=tallies, edges=edges)
             rows = narrow.narrowed(table, self.proved)
             yield from scattered("steps", sequence, rows, rows["key"] % self.parts, self.parts)
             value = rows["value"][(narrow.sent(rows)) & (rows["value"] != NONE)]
@@ -107,19 +122,18 @@ class Judge:
     parts: int
     check: Checker
 
-    def __call__(self, items: Iterable[tuple[int, Piece | Operations]]) -> Iterator[tuple[int, Any]]:
+    def __call__(self, items: Iterable[tuple[int, Piece | Operations | Result]]) -> Iterator[tuple[int, Any]]:
         tables: dict[str, list[Piece]] = {"steps": [], "values": [], "operations": []}
         for _, item in items:
-            if isinstance(item, Operations):
+            if isinstance(item, (Operations, Result)):
                 yield 0, item
             else:
                 tables[item.table].append(item)
         result = Result()
         if tables["operations"]:
-            overlaps = assumptions.overlapping(gathered(tables.pop("operations"), assumptions.NUMBERS))
-            result.add(Result(tallies={"#overlapping": overlaps}))
+            result.add(assumptions.overlapping(gathered(tables.pop("operations"), assumptions.NUMBERS)))
         if tables["values"]:
-            result.add(Result(resent=assumptions.resent(gathered(tables.pop("values"), ("value",))["value"])))
+            result.add(assumptions.resent(gathered(tables.pop("values"), ("value",))["value"]))
         if tables["steps"]:
             found, parts_of = self.check.check(gathered(tables.pop("steps"), narrow.ROW))
             result.add(found)
@@ -160,12 +174,13 @@ def _strays(chunk: Chunk) -> Iterator[int]:
         yield from value[stray].tolist()
 
 
-def proved_transactions(history: History, parts: int) -> Ints:
-    """Transactions of unknown outcome that are committed: a read_committed reader returned a value of theirs."""
+def proved_transactions(history: History, parts: int, doubtful: Ints) -> Ints:
+    """Transactions of unknown outcome that are committed: a read_committed reader returned a value of theirs, other
+    than the ``doubtful`` ones."""
     work = _tasks(history, chunks(history.folder, "mops"))
     if not any(work.map(_has_unknown).collect()):
         return np.zeros(0, dtype=np.int64)
-    found = work.flatMap(Unknown(parts)).partitionBy(parts, operator.index).mapPartitions(_proved).collect()
+    found = work.flatMap(Unknown(parts, doubtful)).partitionBy(parts, operator.index).mapPartitions(_proved).collect()
     return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
 
 
@@ -187,14 +202,16 @@ class Unknown:
     """Sends of unknown transactions, and what read_committed readers returned, by key."""
 
     parts: int
+    doubtful: Ints
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[int, Piece]]:
         for sequence, table in read(chunk, ("key", "value", "op"), _UNKNOWN_TEXT):
             columns = {name: numbers(table, name) for name in ("key", "value", "op")}
             strict = codes(table, "isolation", tuple(Isolation)) == tuple(Isolation).index(Isolation.READ_COMMITTED)
             seen = strict & (codes(table, "kind", tuple(Kind)) == _POLLED) & (codes(table, "defect", tuple(Defect)) < 0)
+            sure = (columns["value"] != NONE) & ~among(self.doubtful, columns["value"])
             for name, mask in (("unknown", _unknown_sends(table)), ("seen", seen)):
-                mine = {each: column[mask & (columns["value"] != NONE)] for each, column in columns.items()}
+                mine = {each: column[mask & sure] for each, column in columns.items()}
                 yield from scattered(name, sequence, mine, mine["key"] % self.parts, self.parts)
 
 

@@ -48,6 +48,16 @@ def chunks(folder: Path, table: str, wanted: Callable[[pq.RowGroupMetaData], boo
     return [Chunk(table, start, tuple(groups[start : start + size])) for start in range(0, len(groups), size)]
 
 
+def span(group: tuple[str, int], column: str) -> tuple[int, int]:
+    """Least and greatest of a column of numbers in a row group; the widest where the file does not say."""
+    path, number = group
+    footer = pq.read_metadata(path)
+    statistics = footer.row_group(number).column(footer.schema.names.index(column)).statistics
+    if statistics is None or not statistics.has_min_max:
+        return -(2**63), 2**63 - 1
+    return int(statistics.min), int(statistics.max)
+
+
 def read(chunk: Chunk, columns: Sequence[str], text: Sequence[str]) -> Iterator[tuple[int, pa.Table]]:
     """Each row group, numbered in the order of the table; ``text`` columns stay dictionaries."""
     for place, (path, group) in enumerate(chunk.groups):

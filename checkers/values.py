@@ -158,14 +158,21 @@ class Settings:
 
 
 def delivery(
-    rows: Rows, values: Values, promises: Promises, keys: KeyTable, clock_error_ns: Ints, from_beginning: bool
+    rows: Rows,
+    values: Values,
+    promises: Promises,
+    keys: KeyTable,
+    clock_error_ns: Ints,
+    from_beginning: bool,
+    readers: Rows,
 ) -> list[Found]:
+    """``readers``: the rows of those whose positions are certain, nearly always all rows."""
     at = Settings.of(values, promises, keys)
     committed, home = values.committed, values.home
     certain = np.ones(len(values.key), dtype=bool)
     unread = committed & (values.reads == 0)
     lost = lost_from_scan(values, at)
-    passed, beyond = passed_over(rows, values, unread & (values.acked != NONE) & at.kept & ~lost, from_beginning)
+    passed, beyond = passed_over(readers, values, unread & (values.acked != NONE) & at.kept & ~lost, from_beginning)
     lost = lost | passed
     early = early_reads(rows, values, clock_error_ns)
     # without a known offset only a scan from the very beginning can tell

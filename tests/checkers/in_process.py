@@ -53,7 +53,9 @@ def write(folder: Path, tables: Mapping[str, pa.Table], meta: Meta) -> Meta:
 def collect(spark: SparkContext, folder: Path, meta: Meta, override: PromiseOverride | None = None) -> Collected:
     history = open_history(spark, folder, meta, override or PromiseOverride())
     transactions = has_transactions(folder)
-    proved = proved_transactions(history, 2) if transactions else np.zeros(0, dtype=np.int64)
+    proved = (
+        proved_transactions(history, 2, np.zeros(0, dtype=np.int64)) if transactions else np.zeros(0, dtype=np.int64)
+    )
     row_groups = [table for chunk in chunks(folder, "mops") for _, table in read(chunk, NUMBERS, TEXT)]
     rows = pa.concat_tables(pa.table(narrowed(each, proved)) for each in row_groups)
     return Collected(history, transactions, rows, stray_values(history))

@@ -30,7 +30,7 @@ def counted(*ops: Op, kind: str = "send:ok") -> Operations:
 
 
 def overlaps(*ops: Op) -> int:
-    return overlapping(Operations.of(table(*ops))[1])
+    return overlapping(Operations.of(table(*ops))[1]).tallies["#overlapping"]
 
 
 FINE = ((0, 1, 10, 20), (2, 1, 20, 30), (1, 2, 15, 60))
@@ -117,9 +117,11 @@ def test_numbers_that_are_not_dense(numbers: list[tuple[int, ...]]) -> None:
 
 
 def test_values_that_occur_again() -> None:
-    assert resent(np.array([7, 5, 9, 5, 7, 7])) == (5, 2)
-    assert resent(np.array([7, 5, 9])) is None
-    assert resent(np.zeros(0, dtype=np.int64)) is None
+    found = resent(np.array([7, 5, 9, 5, 7, 7]))
+    assert found.resent == (5, 2)
+    assert [each.tolist() for each in found.resent_values] == [[5, 7]]
+    assert resent(np.array([7, 5, 9])) == Result()
+    assert resent(np.zeros(0, dtype=np.int64)) == Result()
     together = Result(resent=(7, 3))
     together.add(Result(resent=(5, 2)))
     together.add(Result())
