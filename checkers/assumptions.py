@@ -137,7 +137,7 @@ def _contradictions(result: Result) -> list[str]:
     ]
 
 
-def doubts(operations: Operations, result: Result) -> Doubts:
+def doubts_of(operations: Operations, result: Result) -> Doubts:
     """What does not hold, for the checks that rest on it."""
     return Doubts(
         everything=not operations.dense or bool(_contradictions(result)),

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from checkers.assumptions import broken_assumptions
+from checkers.assumptions import broken_assumptions, doubts_of
 from checkers.coverage import unserved
 from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
@@ -94,7 +94,12 @@ def _judge(
 ) -> Judgement:
     history = open_history(spark, folder, meta, promises)
     progress("looking for anomalies")
-    result, operations = checked(history, transactions=has_transactions(folder), most=EXAMPLES)
+    transactions = has_transactions(folder)
+    result, operations = checked(history, transactions=transactions, most=EXAMPLES)
+    broken, doubts = broken_assumptions(operations, result), doubts_of(operations, result)
+    if doubts and any(case.fatal_n for case in result.cases):
+        progress("looking again, because an assumption does not hold")
+        result, operations = checked(history, transactions=transactions, most=EXAMPLES, doubts=doubts)
     found = [Case(*row) for row in result.cases]
     measured = Measured(operations.outcomes, decoded(result.steps), operations.last_ns)
     found += unserved(folder, meta, bool(promises.void))
@@ -107,7 +112,6 @@ def _judge(
     findings = _findings(history, found)
     metrics = document(measured, result.tallies, findings)
     faults = faults_of(folder)
-    broken = broken_assumptions(operations, result)
     reasons = list(broken)
     if unseen:
         reasons.append(f"{unseen} committed values were never read, and no final scan of their keys is complete")

@@ -43,17 +43,11 @@ _POLLED = tuple(Kind).index(Kind.POLL)
 _PARTS = ("op", "process", "key", "value", "offset", "missing", "fatal")
 
 
-def checked(history: History, *, transactions: bool, most: int | None) -> tuple[Result, Operations]:
-    """Everything that the checks find in a history. Where an assumption turns out not to hold and somebody would be
-    convicted, they are made once more, and convict nobody by it."""
-    result, operations = _checked(history, transactions, most, Doubts())
-    doubts = assumptions.doubts(operations, result)
-    if doubts and any(case.fatal_n for case in result.cases):
-        return _checked(history, transactions, most, doubts)
-    return result, operations
-
-
-def _checked(history: History, transactions: bool, most: int | None, doubts: Doubts) -> tuple[Result, Operations]:
+def checked(
+    history: History, *, transactions: bool, most: int | None, doubts: Doubts | None = None
+) -> tuple[Result, Operations]:
+    """Everything that the checks find in a history, and whether what they take for granted holds."""
+    doubts = doubts or Doubts()
     parts = partitions(history)
     check = Checker.of(history, strays=stray_values(history), most=most, transactions=transactions, doubts=doubts)
     proved = proved_transactions(history, parts, doubts.values) if transactions else np.zeros(0, dtype=np.int64)
