@@ -38,6 +38,8 @@ def replica_logs(folder: Path) -> list[Log]:
     if not (folder / "replicas").is_dir():
         return []
     table = pq.read_table(folder / "replicas")
+    if not table.num_rows:
+        return []
     columns = {name: numbers(table, name) for name in ("key", "broker", "log_start", "high_watermark", *_BATCH)}
     order = np.lexsort((columns["offset"], columns["broker"], columns["key"]))
     columns = {name: column[order] for name, column in columns.items()}
