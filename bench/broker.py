@@ -37,11 +37,12 @@ from harness.targets.waiting import wait_until
 PARTITIONS: Final = 12
 TOPIC: Final = TopicPlan(partitions=PARTITIONS, replication_factor=3, min_insync_replicas=2)
 BATCHINGS: Final = (
-    Batching("linger 5 ms, 64 KiB", 5, 65_536, 8_192),
-    Batching("linger 5 ms, 1 MB", 5, 1_000_000, 16_384),
-    Batching("linger 0", 0, 1_000_000, 1_000),
+    Batching("linger 5 ms, 64 KiB", 5, 65_536),
+    Batching("linger 5 ms, 1 MB", 5, 1_000_000),
+    Batching("linger 0", 0, 1_000_000),
 )
-ONE: Final = Batching("one at a time", 0, 1_000_000, 10)
+ONE: Final = Batching("one at a time", 0, 1_000_000)
+PACE_PER_S: Final = 10_000
 PARTS: Final = ("produce", "fetch", "one", "start", "idle")
 
 
@@ -119,6 +120,10 @@ def warm_up(side: Side, seconds: float) -> None:
     consume(side.target.bootstrap, topic, PARTITIONS, seconds / (2 * len(BATCHINGS) + 1))
 
 
+def _columns(sides: list[Side]) -> dict[str, list[float]]:
+    return {side.name: [] for side in sides}
+
+
 def _ratios(columns: dict[str, list[float]]) -> str:
     if len(columns) < 2:
         return "-"
@@ -130,27 +135,29 @@ def _cells(columns: dict[str, list[float]], form: str) -> str:
 
 
 def compare_produce(sides: list[Side], turns: int, seconds: float) -> None:
+    """As much as goes through; and the latency when the same client sends a steady stream that neither side strains at."""
     names = " | ".join(f"{side.name} MB/s" for side in sides)
-    tails = " | ".join(f"{side.name} p99 ms" for side in sides)
     costs = " | ".join(f"{side.name} CPU s/GB" for side in sides)
-    print(f"| produce, acks=all | {names} | ratio | {tails} | ratio | {costs} |")
-    print("|---" * (3 + 3 * len(sides)) + "|")
+    tails = " | ".join(f"{side.name} p99 ms" for side in sides)
+    steady = " | ".join(f"{side.name} p99 ms at {PACE_PER_S // 1000} MB/s" for side in sides)
+    print(f"| produce, acks=all | {names} | ratio | {costs} | {tails} | ratio | {steady} | ratio |")
+    print("|---" * (4 + 4 * len(sides)) + "|")
     for batching in BATCHINGS:
         topics = {side.name: side.new_topic() for side in sides}
-        speed: dict[str, list[float]] = {side.name: [] for side in sides}
-        tail: dict[str, list[float]] = {side.name: [] for side in sides}
-        cost: dict[str, list[float]] = {side.name: [] for side in sides}
+        speed, cost, tail, calm = (_columns(sides) for _ in range(4))
         for number in range(turns):
             for side in sides if number % 2 else reversed(sides):
                 cpu = side.cpu_s()
                 turn = produce(side.target.bootstrap, topics[side.name], PARTITIONS, batching, seconds)
-                cpu = side.cpu_s() - cpu
+                cost[side.name].append((side.cpu_s() - cpu) / (turn.records * RECORD_BYTES / 1e9))
                 speed[side.name].append(turn.mb_per_s)
                 tail[side.name].append(quantile(turn.latencies_ms, 0.99))
-                cost[side.name].append(cpu / (turn.records * RECORD_BYTES / 1e9))
+            for side in sides if number % 2 else reversed(sides):
+                turn = produce(side.target.bootstrap, topics[side.name], PARTITIONS, batching, seconds, PACE_PER_S)
+                calm[side.name].append(quantile(turn.latencies_ms, 0.99))
         print(
-            f"| {batching.label}, {batching.window} in flight | {_cells(speed, '.1f')} | {_ratios(speed)} "
-            f"| {_cells(tail, '.0f')} | {_ratios(tail)} | {_cells(cost, '.1f')} |",
+            f"| {batching.label} | {_cells(speed, '.1f')} | {_ratios(speed)} | {_cells(cost, '.1f')} "
+            f"| {_cells(tail, '.0f')} | {_ratios(tail)} | {_cells(calm, '.1f')} | {_ratios(calm)} |",
             flush=True,
         )
 
@@ -173,8 +180,7 @@ def compare_fetch(sides: list[Side], turns: int, seconds: float) -> None:
     topics = {side.name: side.new_topic() for side in sides}
     for side in sides:
         produce(side.target.bootstrap, topics[side.name], PARTITIONS, BATCHINGS[1], seconds)
-    speed: dict[str, list[float]] = {side.name: [] for side in sides}
-    cost: dict[str, list[float]] = {side.name: [] for side in sides}
+    speed, cost = _columns(sides), _columns(sides)
     for number in range(turns):
         for side in sides if number % 2 else reversed(sides):
             cpu = side.cpu_s()

@@ -7,6 +7,7 @@ the client until its callback.
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,6 +16,7 @@ import confluent_kafka as kafka
 
 RECORD_BYTES: Final = 1024
 SAMPLE_EVERY: Final = 61
+_BURST: Final = 20
 _PATIENCE_S: Final = 60.0
 _NOT_YET: Final = (
     kafka.KafkaError._UNKNOWN_PARTITION,
@@ -30,8 +32,6 @@ class Batching:
     label: str
     linger_ms: int
     batch_bytes: int
-    window: int
-    """Records that the client may hold: handed over and not yet acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -55,22 +55,19 @@ def quantile(values: tuple[float, ...], share: float) -> float:
 
 
 def settings_of(batching: Batching) -> dict[str, Any]:
+    """Whatever is not here has librdkafka's default: the client may hold 100,000 records, requests are pipelined."""
     return {
         "acks": "all",
         "linger.ms": batching.linger_ms,
         "batch.size": batching.batch_bytes,
-        "message.max.bytes": max(batching.batch_bytes, 1_000_000),
         "batch.num.messages": 1_000_000,
-        "queue.buffering.max.messages": batching.window,
-        "queue.buffering.max.kbytes": 1_000_000,
-        "compression.type": "none",
-        "socket.nagle.disable": "true",
-        "enable.idempotence": "false",
     }
 
 
-def produce(bootstrap: str, topic: str, partitions: int, batching: Batching, seconds: float) -> Turn:
-    """As much as the window lets through, round robin over the partitions."""
+def produce(
+    bootstrap: str, topic: str, partitions: int, batching: Batching, seconds: float, per_s: float = math.inf
+) -> Turn:
+    """As many records as the client takes, or ``per_s``, round robin over the partitions."""
     producer = kafka.Producer({"bootstrap.servers": bootstrap, **settings_of(batching)})
     payload = bytes(index * 131 % 256 for index in range(RECORD_BYTES))
     latencies: list[float] = []
@@ -82,19 +79,16 @@ def produce(bootstrap: str, topic: str, partitions: int, batching: Batching, sec
 
     before = ends(producer, topic, partitions)
     sent = 0
-    began = time.monotonic()
-    until = began + seconds
-    while time.monotonic() < until:
-        for _ in range(SAMPLE_EVERY):
-            callback = None if sent % SAMPLE_EVERY else sampled
-            while True:
-                try:
-                    producer.produce(topic, payload, None, sent % partitions, callback)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
-            sent += 1
-        producer.poll(0)
+    began = now = time.monotonic()
+    while now - began < seconds:
+        if sent > (now - began) * per_s:
+            producer.poll(0.001)
+        else:
+            for _ in range(_BURST):
+                _hand_over(producer, topic, payload, sent % partitions, None if sent % SAMPLE_EVERY else sampled)
+                sent += 1
+            producer.poll(0)
+        now = time.monotonic()
     if producer.flush(_PATIENCE_S):
         raise RuntimeError(f"not everything was acknowledged within {_PATIENCE_S:.0f} s")
     elapsed = time.monotonic() - began
@@ -102,6 +96,15 @@ def produce(bootstrap: str, topic: str, partitions: int, batching: Batching, sec
     if grown != sent:
         raise RuntimeError(f"{sent} records were sent to {topic} and it grew by {grown}")
     return Turn(sent, elapsed, tuple(latencies))
+
+
+def _hand_over(producer: Any, topic: str, payload: bytes, partition: int, callback: Any) -> None:
+    while True:
+        try:
+            producer.produce(topic, payload, None, partition, callback)
+            return
+        except BufferError:
+            producer.poll(0.01)
 
 
 def produce_one_wait(bootstrap: str, topic: str, partitions: int, batching: Batching, seconds: float) -> Turn:

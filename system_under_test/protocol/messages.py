@@ -25,6 +25,7 @@ from kio.static.constants import EntityType
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import MalformedRequest
 from system_under_test.protocol.shape import Walk, checked_request, walker
+from system_under_test.protocol.wire import NO_TAGS, nullable_string
 from system_under_test.world import Buffer
 
 _START = struct.Struct(">hhi")
@@ -68,6 +69,13 @@ class RawResponse:
     """A body that was encoded by hand."""
 
     buffers: list[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class RawRequest:
+    """A request's body that was encoded by hand."""
+
+    payload: bytes
 
 
 Answer = RawResponse | Body
@@ -115,13 +123,16 @@ def encode_response(api: ApiKey, version: int, correlation_id: int, answer: Answ
     return [_SIZE.pack(size) + head, *buffers]
 
 
-def encode_request(api: ApiKey, version: int, correlation_id: int, client_id: str, body: Body) -> list[Buffer]:
-    header_schema = _request_schema(api, version).__header_schema__
-    fields: dict[str, Any] = {"request_api_key": int(api), "request_api_version": version}
-    names = _names(header_schema)
-    fields |= {"correlation_id": correlation_id, "client_id": client_id}
-    head = _written(header_schema(**{name: value for name, value in fields.items() if name in names}))
-    payload = _written(body)
+def encode_request(
+    api: ApiKey, version: int, correlation_id: int, client_id: str, body: Body | RawRequest
+) -> list[Buffer]:
+    header_version = _request_header_version(api, version)
+    head = bytearray(_START.pack(api, version, correlation_id))
+    if header_version >= 1:  # ControlledShutdown's oldest has less
+        head += nullable_string(client_id, False)
+    if header_version >= 2:
+        head += NO_TAGS
+    payload = body.payload if isinstance(body, RawRequest) else _written(body)
     return [_SIZE.pack(len(head) + len(payload)) + head, payload]
 
 
@@ -216,6 +227,11 @@ def versions_of(api: ApiKey) -> Iterable[int]:
 @cache
 def _request_schema(api: ApiKey, version: int) -> Any:
     return load_request_schema(api, version)
+
+
+@cache
+def _request_header_version(api: ApiKey, version: int) -> int:
+    return int(_request_schema(api, version).__header_schema__.__version__)
 
 
 @cache

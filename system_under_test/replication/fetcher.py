@@ -15,7 +15,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
 from system_under_test.bugs import Bug, Bugs
@@ -23,7 +22,13 @@ from system_under_test.config import BrokerConfig
 from system_under_test.failpoints import Dropped, FailpointError, Failpoints
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ApiError, ErrorCode
-from system_under_test.protocol.messages import Body, maker
+from system_under_test.protocol.fetch_request import (
+    FETCH_VERSION,
+    FetchRequestData,
+    PartitionToFetch,
+    encode_fetch_request,
+)
+from system_under_test.protocol.messages import Body, RawRequest, maker
 from system_under_test.replication.fetch_session_handler import FetchSessionHandler, SessionRequest, Wanted
 from system_under_test.replication.fetching import NO_TOPIC_ID
 from system_under_test.replication.partition import NO_EPOCH, Partition
@@ -33,7 +38,6 @@ from system_under_test.world import Clock, ConnectionLost
 
 log = logging.getLogger(__name__)
 
-FETCH_VERSION = 17
 LIST_OFFSETS_VERSION = 7
 _LATEST, _EARLIEST = -1, -2
 SESSION_ERRORS = frozenset(
@@ -47,7 +51,7 @@ SESSION_ERRORS = frozenset(
 
 
 class PeerLike(Protocol):
-    async def request(self, api: ApiKey, version: int, body: Body, timeout_s: float) -> Body: ...
+    async def request(self, api: ApiKey, version: int, body: Body | RawRequest, timeout_s: float) -> Body: ...
 
 
 class PeersLike(Protocol):
@@ -220,39 +224,34 @@ class Fetcher:
         for each in partitions:
             each.retry_at = until
 
-    def _request(self, session: SessionRequest) -> Body:
+    def _request(self, session: SessionRequest) -> RawRequest:
         context = self._context
-        make = maker(ApiKey.FETCH, FETCH_VERSION, False)
-        topics: dict[uuid.UUID, list[Body]] = {}
+        topics: dict[uuid.UUID, list[PartitionToFetch]] = {}
         for key, each in session.send.items():
-            topics.setdefault(each.topic_id, []).append(
-                make(
-                    "FetchPartition",
-                    partition=key.partition,
-                    current_leader_epoch=each.current_leader_epoch,
-                    fetch_offset=each.fetch_offset,
-                    last_fetched_epoch=each.last_fetched_epoch,
-                    log_start_offset=each.log_start_offset,
-                    partition_max_bytes=each.max_bytes,
-                )
+            partition = PartitionToFetch(
+                key.partition,
+                each.current_leader_epoch,
+                each.fetch_offset,
+                each.last_fetched_epoch,
+                each.log_start_offset,
+                each.max_bytes,
             )
+            topics.setdefault(each.topic_id, []).append(partition)
         forgotten: dict[uuid.UUID, list[int]] = {}
-        for topic_id, partition in session.forget:
-            forgotten.setdefault(topic_id, []).append(partition)
-        return make.root(
-            replica_state=make("ReplicaState", replica_id=context.broker_id, replica_epoch=context.broker_epoch()),
-            max_wait=timedelta(milliseconds=context.config.replica_fetch_wait_max_ms),
-            min_bytes=context.config.replica_fetch_min_bytes,
-            max_bytes=context.config.replica_fetch_response_max_bytes,
-            session_id=session.session_id,
-            session_epoch=session.epoch,
-            topics=tuple(
-                make("FetchTopic", topic_id=topic_id, partitions=tuple(each)) for topic_id, each in topics.items()
-            ),
-            forgotten_topics_data=tuple(
-                make("ForgottenTopic", topic_id=topic_id, partitions=tuple(each))
-                for topic_id, each in forgotten.items()
-            ),
+        for topic_id, index in session.forget:
+            forgotten.setdefault(topic_id, []).append(index)
+        return encode_fetch_request(
+            FetchRequestData(
+                context.broker_id,
+                context.broker_epoch(),
+                context.config.replica_fetch_wait_max_ms,
+                context.config.replica_fetch_min_bytes,
+                context.config.replica_fetch_response_max_bytes,
+                session.session_id,
+                session.epoch,
+                topics,
+                forgotten,
+            )
         )
 
     # -- applying ----------------------------------------------------------------------------------------------------

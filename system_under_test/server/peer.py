@@ -9,7 +9,13 @@ from collections.abc import Callable
 
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import MalformedRequest
-from system_under_test.protocol.messages import Body, correlation_id_of, decode_response, encode_request
+from system_under_test.protocol.messages import (
+    Body,
+    RawRequest,
+    correlation_id_of,
+    decode_response,
+    encode_request,
+)
 from system_under_test.types import BrokerEndpoint
 from system_under_test.world import Connection, ConnectionLost, Network
 
@@ -35,20 +41,34 @@ class Peer:
         self._next_id = 0
         self._endpoint: BrokerEndpoint | None = None
 
-    async def request(self, api: ApiKey, version: int, body: Body, timeout_s: float) -> Body:
+    async def request(self, api: ApiKey, version: int, body: Body | RawRequest, timeout_s: float) -> Body:
         """Raises ConnectionLost, or TimeoutError after closing the connection."""
+        connection = self._usable()
+        if connection is None:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    connection = await self._connected()
+            except TimeoutError:
+                self.close()
+                raise
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Body] = loop.create_future()
+        number, self._next_id = self._next_id, (self._next_id + 1) & 0x7FFFFFFF
+        self._awaited.append((number, api, version, answer))
+        # A timer of our own: asyncio.timeout costs as much as writing the request.
+        timer = loop.call_later(timeout_s, self._expire, answer)
         try:
-            async with asyncio.timeout(timeout_s):
-                connection = await self._connected()
-                answer: asyncio.Future[Body] = asyncio.get_running_loop().create_future()
-                number, self._next_id = self._next_id, (self._next_id + 1) & 0x7FFFFFFF
-                self._awaited.append((number, api, version, answer))
-                connection.write(*encode_request(api, version, number, self._client_id, body))
-                await connection.drain()
-                return await answer
-        except TimeoutError:
-            self.close()
-            raise
+            connection.write(*encode_request(api, version, number, self._client_id, body))
+            await connection.drain()
+            return await answer
+        finally:
+            timer.cancel()
+
+    def _expire(self, answer: asyncio.Future[Body]) -> None:
+        if not answer.done():
+            answer.set_exception(TimeoutError())
+            answer.exception()  # whoever waited may be gone: nobody has to look
+        self.close()
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -62,6 +82,12 @@ class Peer:
             if not answer.done():
                 answer.set_exception(ConnectionLost(f"connection to broker {self.broker_id} is closed"))
                 answer.exception()  # whoever waited may be gone: nobody has to look
+
+    def _usable(self) -> Connection | None:
+        """The connection, if it is there and leads where the broker is now."""
+        if self._connection is None or self._resolve(self.broker_id) != self._endpoint:
+            return None
+        return self._connection
 
     async def _connected(self) -> Connection:
         async with self._connecting:

@@ -1,4 +1,4 @@
-"""The hand-written Produce and Fetch responses are byte for byte what kio writes."""
+"""The hand-written Produce and Fetch responses, and the followers' Fetch request, are byte for byte what kio writes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from hypothesis import strategies as st
 
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ErrorCode
+from system_under_test.protocol.fetch_request import (
+    FETCH_VERSION,
+    FetchRequestData,
+    PartitionToFetch,
+    encode_fetch_request,
+)
 from system_under_test.protocol.fetch_response import (
     AbortedTransaction,
     EpochEndOffset,
@@ -20,7 +26,7 @@ from system_under_test.protocol.fetch_response import (
     TopicData,
     encode_fetch_response,
 )
-from system_under_test.protocol.messages import encode_response, maker
+from system_under_test.protocol.messages import encode_request, encode_response, maker
 from system_under_test.protocol.produce_response import (
     PartitionResult,
     ProduceResponseData,
@@ -97,6 +103,69 @@ def _endpoints(make: Any, data: FetchResponseData | ProduceResponseData, since: 
     return tuple(
         make("NodeEndpoint", node_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
         for each in data.node_endpoints
+    )
+
+
+_int32 = st.integers(-(2**31), 2**31 - 1)
+_int64 = st.integers(-(2**63), 2**63 - 1)
+_positive = st.integers(0, 2**31 - 1)
+_ids = st.uuids().filter(lambda each: each.int != 0)
+fetch_requests = st.builds(
+    FetchRequestData,
+    _positive,
+    _int64,
+    _positive,
+    _int32,
+    _int32,
+    _int32,
+    _int32,
+    st.dictionaries(
+        _ids, st.lists(st.builds(PartitionToFetch, _int32, _int32, _int64, _int32, _int64, _int32)), max_size=3
+    ),
+    st.dictionaries(_ids, st.lists(_int32), max_size=3),
+)
+
+
+@given(fetch_requests, st.text(max_size=20))
+@settings(max_examples=300, deadline=None)
+def test_fetch_request(data: FetchRequestData, client_id: str) -> None:
+    ours = encode_request(ApiKey.FETCH, FETCH_VERSION, 7, client_id, encode_fetch_request(data))
+    assert b"".join(ours) == b"".join(encode_request(ApiKey.FETCH, FETCH_VERSION, 7, client_id, _kio_request(data)))
+
+
+def _kio_request(data: FetchRequestData) -> Any:
+    make = maker(ApiKey.FETCH, FETCH_VERSION, False)
+    topics = tuple(
+        make(
+            "FetchTopic",
+            topic_id=topic_id,
+            partitions=tuple(
+                make(
+                    "FetchPartition",
+                    partition=each.partition,
+                    current_leader_epoch=each.current_leader_epoch,
+                    fetch_offset=each.fetch_offset,
+                    last_fetched_epoch=each.last_fetched_epoch,
+                    log_start_offset=each.log_start_offset,
+                    partition_max_bytes=each.max_bytes,
+                )
+                for each in partitions
+            ),
+        )
+        for topic_id, partitions in data.topics.items()
+    )
+    return make.root(
+        replica_state=make("ReplicaState", replica_id=data.replica_id, replica_epoch=data.replica_epoch),
+        max_wait=datetime.timedelta(milliseconds=data.max_wait_ms),
+        min_bytes=data.min_bytes,
+        max_bytes=data.max_bytes,
+        session_id=data.session_id,
+        session_epoch=data.session_epoch,
+        topics=topics,
+        forgotten_topics_data=tuple(
+            make("ForgottenTopic", topic_id=topic_id, partitions=tuple(indexes))
+            for topic_id, indexes in data.forgotten.items()
+        ),
     )
 
 
