@@ -43,6 +43,7 @@ class Puppet:
         self.partitions: Mapping[TopicPartition, Partition] = {T0: self.replica}
 
         self.info: PartitionInfo | None = None
+        self.controller_epoch = 9
 
     def told(self, partition: TopicPartition) -> PartitionInfo | None:
         assert partition == T0
