@@ -305,7 +305,7 @@ class Judge:
         known = last.high_watermark if last is not None and same_life else 0
         committed = self.committed[partition]
         if now.high_watermark > committed.end:
-            if not now.is_leader:
+            if not now.is_leader and not _may_have_led(last if same_life else None, now):
                 raise Violation(
                     "logs-equal-below-watermark",
                     partition,
@@ -392,6 +392,12 @@ class Judge:
                 if different:
                     raise Violation("committed-is-kept", partition, f"at the end broker {broker_id}: {different}")
                 self._check_producers(broker_id, partition, replica.log)
+
+
+def _may_have_led(last: Seen | None, now: Seen) -> bool:
+    """Since it was looked at, though it follows now. A broker that was paused finds followers' fetches and then its own
+    deposition in its inbox, all in one moment: what it commits in between is committed, and may be acknowledged."""
+    return last is not None and (last.is_leader or now.leader_epoch > last.leader_epoch + 1)
 
 
 def read_batches(log: Log, start: int, to: int) -> list[tuple[int, bytes]]:

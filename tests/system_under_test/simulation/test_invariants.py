@@ -200,6 +200,18 @@ def test_a_follower_cannot_know_a_watermark_that_no_leader_had(stage: Stage) -> 
     stage.violates("logs-equal-below-watermark")
 
 
+def test_a_leader_may_commit_and_be_deposed_in_one_moment(stage: Stage) -> None:
+    """It was paused, and found both in its inbox. Others find what it committed when they look next."""
+    leader = stage.puppet(1)
+    leader.log.append_as_leader(_batch(b"c"), 0)
+    for each in (2, 3):
+        stage.puppet(each).copy(leader, leader.log.end_offset)
+    leader.log.update_high_watermark(leader.log.end_offset)
+    leader.follow(2, 1)
+    stage.look()
+    assert stage.judge.committed[T0].end == leader.log.end_offset
+
+
 def test_committed_is_kept(stage: Stage) -> None:
     stage.puppet(2).log.truncate_to(1)
     stage.look()
