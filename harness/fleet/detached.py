@@ -11,11 +11,12 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from harness.fleet import proc
-from harness.fleet.base import Command, FleetError
+from harness.fleet.base import Command, FleetError, Links, T
 from harness.fleet.ports import PortBook
 from harness.fleet.proc import ProcessId
 
@@ -27,6 +28,7 @@ class DetachedFleet:
     """See :class:`harness.fleet.base.Fleet`."""
 
     name = "detached"
+    links: Links | None = None
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "nodes.json"
@@ -47,6 +49,12 @@ class DetachedFleet:
             self._ports[node] = self._port_book.reserve()
             self._write()
         return self._ports[node]
+
+    def open(self) -> None:
+        """Hosts are the machine itself."""
+
+    def on_host(self, host: str, act: Callable[[], T]) -> T:  # noqa: ARG002
+        return act()
 
     def start(self, node: str, command: Command) -> int:
         if self.is_alive(node):

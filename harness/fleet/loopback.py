@@ -1,45 +1,20 @@
-"""Processes of this machine on the loopback address: needs no rights, and can do every process fault.
-
-Each node leads a session of its own, so that a Ctrl-C at the terminal reaches the harness alone, and so
-that a signal to its process group reaches whatever it has started. Nodes die with the harness.
-"""
+"""Hosts that are all this machine, on its loopback address: needs no rights, and can do every process fault."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.fleet import launcher, proc
-from harness.fleet.base import Command, FleetError
+from harness.fleet.local import LocalFleet
 from harness.fleet.ports import PortBook
-from harness.fleet.registry import Registry, default_folder
-
-_KILL_TIMEOUT_S = 30.0
 
 
-class LoopbackFleet:
-    """See :class:`harness.fleet.base.Fleet`."""
-
+class LoopbackFleet(LocalFleet):
     name = "loopback"
 
     def __init__(self, registry: Path | None = None) -> None:
-        self._registry = Registry(registry or default_folder())
-        self.swept = self._registry.sweep()
-        """Leftovers of dead harnesses that were ended."""
+        super().__init__(registry)
         self._ports = PortBook("127.0.0.1", start=os.getpid() * 16)
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._lock = threading.RLock()
-        self._closed = False
-        # The kernel ties a child's life to the *thread* that started it, not to the process. All are
-        # started by one thread that lives as long as the fleet; a nemesis thread that restarts a broker
-        # and ends would otherwise take the broker with it.
-        self._spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fleet-spawner")
 
     def address(self, node: str) -> str:  # noqa: ARG002  (one address for all)
         return "127.0.0.1"
@@ -48,95 +23,6 @@ class LoopbackFleet:
         with self._lock:
             return self._ports.reserve()
 
-    def start(self, node: str, command: Command) -> int:
-        with self._lock:
-            if self._closed:
-                raise FleetError(f"{node} cannot be started: the fleet is closed")
-            if self.is_alive(node):
-                raise FleetError(f"{node} is already running as process {self.pid(node)}")
-            process = self._spawner.submit(_spawn, command).result()
-            self._processes[node] = process
-            identity = proc.identify(process.pid)
-            if identity is not None:
-                self._registry.add(node, identity)
-            return process.pid
-
-    def signal(self, node: str, number: signal.Signals) -> bool:
-        with self._lock:
-            process = self._processes.get(node)
-            # poll() reaps; until then the process id cannot have been given to somebody else.
-            if process is None or process.poll() is not None:
-                return False
-            os.killpg(process.pid, number)
-            return True
-
-    def pid(self, node: str) -> int | None:
-        process = self._processes.get(node)
-        return process.pid if process is not None and process.poll() is None else None
-
-    def state(self, node: str) -> str | None:
-        pid = self.pid(node)
-        found = proc.state(pid) if pid is not None else None
-        return None if found == "Z" else found
-
-    def is_alive(self, node: str) -> bool:
-        return self.pid(node) is not None
-
-    def exit_code(self, node: str) -> int | None:
-        process = self._processes.get(node)
-        return process.poll() if process is not None else None
-
-    def wait(self, node: str, timeout_s: float) -> bool:
-        process = self._processes.get(node)
-        if process is None:
-            return True
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def stop(self, node: str, grace_s: float = 10.0) -> None:
-        # TERM before CONT: a paused process then finds it waiting when it wakes up.
-        if self.signal(node, signal.SIGTERM):
-            self.signal(node, signal.SIGCONT)
-        if not self.wait(node, grace_s):
-            self.signal(node, signal.SIGKILL)
-            if not self.wait(node, _KILL_TIMEOUT_S):
-                raise FleetError(f"{node} (process {self.pid(node)}) survived SIGKILL for {_KILL_TIMEOUT_S:.0f} s")
-
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for node in self._processes:
-                self.signal(node, signal.SIGKILL)
-            for node in self._processes:
-                self.wait(node, _KILL_TIMEOUT_S)
-            self._spawner.shutdown()
-            self._ports.close()
-            self._registry.close()
-
-    def __enter__(self) -> LoopbackFleet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def _spawn(command: Command) -> subprocess.Popen[bytes]:
-    command.log.parent.mkdir(parents=True, exist_ok=True)
-    argv = [sys.executable, "-I", "-S", launcher.__file__, str(os.getpid()), *command.argv]
-    with contextlib.ExitStack() as stack:
-        log = stack.enter_context(command.log.open("ab"))
-        try:
-            return subprocess.Popen(
-                argv,
-                cwd=command.cwd,
-                env={**os.environ, **command.env},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise FleetError(f"{command.argv[0]} cannot be started in {command.cwd}: {error}") from error
+        super().close()
+        self._ports.close()
