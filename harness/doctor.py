@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,9 +16,9 @@ from importlib import metadata
 import psutil
 
 from checkers.java import JavaError, find_java
+from harness.fleet.probe import REMEDY, probe
 
 GIB = 1024**3
-_PROBE_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def _maven() -> Finding:
 def _kafka() -> Finding:
     from harness.targets.kafka_home import cached_kafka
 
-    remedy = "the first `tidemark run --target kafka` fetches it by Maven; or set KAFKA_HOME"
+    remedy = "the first `tidemark run` fetches it by Maven; or set KAFKA_HOME; or test a cluster with --bootstrap"
     given = os.environ.get("KAFKA_HOME")
     if given:
         there = os.path.isdir(os.path.join(given, "libs"))
@@ -104,23 +103,18 @@ def _disk() -> Finding:
 
 def _namespaces() -> Finding:
     """Tried, not looked up: several settings of several distributions can forbid it."""
-    remedy = (
-        "network faults will need root or user namespaces (sysctl kernel.unprivileged_userns_clone=1, or "
-        "kernel.apparmor_restrict_unprivileged_userns=0); process faults work without"
-    )
-    program = shutil.which("unshare")
-    if program is None:
-        return Finding("namespaces", False, False, "no unshare program to try it with (util-linux)", remedy)
-    root = os.geteuid() == 0
-    command = [program, "--net", "true"] if root else [program, "--user", "--map-root-user", "--net", "true"]
-    try:
-        tried = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding("namespaces", False, False, f"cannot be tried: {error}", remedy)
-    how = "as root" if root else "in a user namespace"
-    if tried.returncode == 0:
-        return Finding("namespaces", True, False, f"network namespaces work {how}")
-    return Finding("namespaces", False, False, f"not allowed {how}: {tried.stderr.strip()}", remedy)
+    found = probe()
+    if found.problem is not None:
+        return Finding("namespaces", False, False, found.problem, REMEDY)
+    return Finding("namespaces", True, False, f"every host can have a network of its own, {found.how}")
+
+
+def _slow_links() -> Finding:
+    found = probe()
+    remedy = "modprobe sch_tbf sch_netem (Debian: linux-image-amd64, Fedora: kernel-modules-extra); bandwidth and delay need them"
+    if found.problem is not None:
+        return Finding("slow links", False, False, "only with namespaces", remedy)
+    return Finding("slow links", not found.lacking, False, "; ".join(found.lacking) or "tbf and netem", remedy)
 
 
 _LOOKS: tuple[Callable[[], Finding], ...] = (
@@ -130,10 +124,12 @@ _LOOKS: tuple[Callable[[], Finding], ...] = (
     _package("pyarrow", "reads and writes histories", needed=True),
     _package("confluent-kafka", "the client librdkafka", needed=False),
     _package("aiokafka", "the client aiokafka", needed=False),
+    _package("pyroute2", "hosts of their own, and faults of their links", needed=False),
     _maven,
     _kafka,
     _memory,
     _cores,
     _disk,
     _namespaces,
+    _slow_links,
 )

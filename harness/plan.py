@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TargetPlan:
-    kind: str = "shipped"
-    """Which broker cluster is tested: ``shipped`` (Tidemark's own), ``kafka`` (a managed Apache Kafka) or ``existing``."""
+    kind: str = "kafka"
+    """Which broker cluster is tested: ``kafka`` (a managed Apache Kafka), ``shipped`` (Tidemark's own) or ``existing``."""
     brokers: int = 3
     """Brokers to start (managed targets)."""
     bootstrap: str = ""
@@ -27,6 +27,12 @@ class TargetPlan:
     """How long a follower may lag before it leaves the ISR."""
     settings: dict[str, str] = field(default_factory=dict)
     """Further broker settings, by Kafka's own names."""
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    kind: str = "loopback"
+    """Where brokers, ZooKeeper and clients run: ``namespaces`` (each on a host of its own, whose links can be broken), ``loopback`` (all on this machine's loopback address), or ``auto``: the best that this machine and the target allow."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class ClientPlan:
 @dataclass(frozen=True)
 class FaultPlan:
     kinds: tuple[str, ...] = ("kill", "pause", "stop", "restart")
-    """Which faults are drawn: ``kill``, ``stop``, ``restart``, ``pause``. Empty: none."""
+    """Which [faults](faults.md) are drawn. Empty: none. Those that the fleet cannot do are left out, and the run says why."""
     roles: tuple[str, ...] = ("leader", "controller", "any")
     """Whom they hit: ``leader`` of a random key, ``controller``, ``any`` broker, or ``broker-N``."""
     interval_s: float = 4.0
@@ -118,6 +124,7 @@ class Plan:
     workload: str = "log"
     """What the clients do."""
     target: TargetPlan = TargetPlan()
+    fleet: FleetPlan = FleetPlan()
     topic: TopicPlan = TopicPlan()
     clients: ClientPlan = ClientPlan()
     faults: FaultPlan = FaultPlan()

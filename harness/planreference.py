@@ -36,6 +36,7 @@ _RULES = """
 - `clients.delivery_timeout_ms` ≥ `clients.linger_ms` + `clients.request_timeout_ms`.
 - `target.kind = "existing"` needs `target.bootstrap` and `faults.kinds = []`: it is not ours to break.
 - `faults.at_once` ≤ `target.brokers`.
+- `fleet.kind = "namespaces"` needs a cluster and a ZooKeeper that the harness starts.
 """
 
 

@@ -11,13 +11,15 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from harness.plan import Plan
+from nemesis.fault import Kind
 
-FAULT_KINDS = ("kill", "stop", "restart", "pause")
+FAULT_KINDS = tuple(map(str, Kind))
 FAULT_ROLES = ("leader", "controller", "any")
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "workload": ("log",),
     "target.kind": ("shipped", "kafka", "existing"),
+    "fleet.kind": ("auto", "namespaces", "loopback"),
     "clients.library": ("librdkafka", "aiokafka", "mixed"),
     "clients.acks": ("all", "1", "0"),
     "clients.on_error": ("continue", "stop"),
@@ -123,6 +125,12 @@ def _idempotence(plan: Plan) -> Iterator[Problem]:
             "clients.idempotence",
             f"idempotence needs acks=all, not {clients.acks!r}; set clients.idempotence = false",
         )
+    if plan.target.kind == "shipped":
+        yield (
+            "clients.idempotence",
+            "the shipped cluster does not number producers yet; set clients.idempotence = false, or use the plan "
+            "'shipped'",
+        )
     if clients.max_in_flight > 5:
         yield (
             "clients.max_in_flight",
@@ -166,6 +174,21 @@ def _existing(plan: Plan) -> Iterator[Problem]:
         )
 
 
+def no_hosts_of_their_own(plan: Plan) -> str | None:
+    """Why this target cannot run on hosts of their own, whatever the machine allows; None: it can."""
+    if plan.target.kind == "existing":
+        return "an existing cluster is reached over this machine's network"
+    if plan.target.zookeeper:
+        return "an existing ZooKeeper is reached over this machine's network"
+    return None
+
+
+def _fleet(plan: Plan) -> Iterator[Problem]:
+    reason = no_hosts_of_their_own(plan)
+    if plan.fleet.kind == "namespaces" and reason is not None:
+        yield "fleet.kind", f"not with this target: {reason}; set fleet.kind = 'loopback'"
+
+
 def _names(plan: Plan) -> Iterator[Problem]:
     if not _TOPIC.fullmatch(plan.topic.name):
         yield "topic.name", f"{plan.topic.name!r} is no name of a topic: letters, digits, '.', '_' and '-', up to 200"
@@ -205,6 +228,7 @@ _RULES: tuple[Callable[[Plan], Iterator[Problem]], ...] = (
     _idempotence,
     _timeouts,
     _existing,
+    _fleet,
     _names,
     _faults,
 )

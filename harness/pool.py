@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import time
 
 from harness.clients.registry import retries_observable
 from harness.events import EventStream, Progress
+from harness.fleet.base import Fleet
 from harness.keys import Keys
 from harness.plan import Plan
 from harness.worker_spec import FINAL, LOAD, WorkerSpec
@@ -39,9 +41,16 @@ class WorkerPool:
             return None
         return sum(result.tally.retries for result in self._results)
 
-    def start(self, bootstrap: str) -> None:
+    def start(self, bootstrap: str, fleet: Fleet) -> None:
         for number in range(self._plan.clients.workers):
-            self._workers.append(WorkerHandle(self._spec(number, bootstrap, LOAD), self._run.logs))
+            self._launch(self._spec(number, bootstrap, LOAD), fleet)
+
+    def _launch(self, spec: WorkerSpec, fleet: Fleet) -> WorkerHandle:
+        """Each worker is a group of clients on a host of its own."""
+        spawn = functools.partial(fleet.on_host, f"worker-{spec.worker}")
+        worker = WorkerHandle(spec, self._run.logs, spawn=spawn)
+        self._workers.append(worker)
+        return worker
 
     def watch(self, limit_s: float) -> None:
         """Follow the load until its time is up. A worker that dies before is an error."""
@@ -62,11 +71,10 @@ class WorkerPool:
         self._workers = []
         self._raise(results)
 
-    def scan(self, bootstrap: str, deadline_s: float) -> None:
+    def scan(self, bootstrap: str, deadline_s: float, fleet: Fleet) -> None:
         """Sentinels and final scans, by a worker of their own."""
         spec = self._spec(self._plan.clients.workers, bootstrap, FINAL, deadline_s)
-        worker = WorkerHandle(spec, self._run.logs)
-        self._workers.append(worker)
+        worker = self._launch(spec, fleet)
         if not worker.join(2 * deadline_s + _SPARE_S):
             raise WorkerError(f"the final scans are still running {_SPARE_S:.0f} s after their deadline")
         self._workers = []

@@ -17,11 +17,12 @@ from datetime import UTC, datetime
 from harness.clients.registry import producer_settings
 from harness.eventlog import EventLog
 from harness.events import EventStream, Handler
-from harness.fleet.loopback import LoopbackFleet
+from harness.fleet.choice import Choice, choose, make_fleet
 from harness.interrupts import Interrupts
 from harness.keys import Keys, topic_settings
 from harness.plan import Plan
 from harness.planfile import dump
+from harness.planrules import no_hosts_of_their_own
 from harness.pool import WorkerPool
 from harness.recovery import await_healthy
 from harness.replicas import replica_logs
@@ -32,6 +33,7 @@ from histories.meta import Exercise, Meta
 from histories.recorded import RecordedEvent
 from histories.seal import seal
 from histories.store import Run, RunStore
+from nemesis.faults import by_reason, unavailable
 from nemesis.nemesis import Nemesis
 from nemesis.schedule import Settings, plan_schedule
 
@@ -49,8 +51,9 @@ class SealError(Exception):
     """The journal could not become a history. It is still there; the message says what to do."""
 
 
-def record(plan: Plan, store: RunStore, handlers: list[Handler]) -> Recorded:
+def record(plan: Plan, store: RunStore, handlers: list[Handler], choice: Choice | None = None) -> Recorded:
     """Do everything up to the sealed history."""
+    choice = choice or choose(plan.fleet.kind, no_hosts_of_their_own(plan))
     plan = plan if plan.seed else replace(plan, seed=Seed.drawn().value)
     with Interrupts() as interrupts:
         run = store.create(plan.name, plan.seed)
@@ -67,7 +70,7 @@ def record(plan: Plan, store: RunStore, handlers: list[Handler]) -> Recorded:
         whole = False
         try:
             with interrupts.allowed():
-                _drive(plan, run, keys, pool, stream, events)
+                _drive(plan, run, keys, pool, stream, events, choice)
             whole = True
         except KeyboardInterrupt:
             pass  # what was recorded until now is sealed as it is
@@ -93,16 +96,21 @@ def _seal(run: Run, meta: Meta, events: EventLog) -> None:
         run.release()
 
 
-def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStream, events: EventLog) -> None:
+def _drive(
+    plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStream, events: EventLog, choice: Choice
+) -> None:
     with ExitStack() as undo:
-        fleet = undo.enter_context(LoopbackFleet())
+        stream.emit(RecordedEvent("fleet", detail=str(choice)))
+        fleet = make_fleet(choice)
+        undo.callback(fleet.close)
         target = make_target(plan.target, logs=run.logs, data=run.folder / "data", fleet=fleet)
         undo.callback(target.stop)
         _phase(stream, "up")
+        fleet.open()
         target.start()
         for topic in keys.topics:
             target.create_topic(topic, plan.topic)
-        replace(Meta.read(run.meta), versions=target.versions()).write(run.meta)
+        replace(Meta.read(run.meta), versions={**target.versions(), "fleet": str(choice)}).write(run.meta)
         watcher = ClusterWatcher(target.view, stream.emit, keys.number)
         watcher.start()
         undo.callback(watcher.stop)
@@ -111,7 +119,7 @@ def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStre
         undo.callback(lambda: run.schedule.write_text(json.dumps(nemesis.executed(), indent=1) + "\n"))
         undo.callback(nemesis.heal_all)
         _phase(stream, "load")
-        pool.start(target.bootstrap)
+        pool.start(target.bootstrap, fleet)
         nemesis.start()
         pool.watch(plan.time_limit_s)
         _phase(stream, "heal")
@@ -121,7 +129,7 @@ def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStre
         _phase(stream, "recover")
         await_healthy(target.view, plan.recovery_s, stream.emit)
         _phase(stream, "final scans")
-        pool.scan(target.bootstrap, plan.recovery_s)
+        pool.scan(target.bootstrap, plan.recovery_s, fleet)
         _phase(stream, "replicas")
         for log in replica_logs(target.log_dirs(), keys.numbered()):
             events.replica(log)
@@ -129,7 +137,10 @@ def _drive(plan: Plan, run: Run, keys: Keys, pool: WorkerPool, stream: EventStre
 
 def _nemesis(plan: Plan, target: Target, keys: Keys, stream: EventStream) -> Nemesis:
     seed = Seed(plan.seed).fork("nemesis")
-    kinds = plan.faults.kinds if target.supports_faults else ()
+    lacking = unavailable(plan.faults.kinds, target)
+    for sentence in by_reason(lacking):
+        stream.emit(RecordedEvent("faults-unavailable", source="nemesis", detail=sentence))
+    kinds = tuple(kind for kind in plan.faults.kinds if kind not in lacking)
     settings = Settings(kinds, plan.faults.roles, plan.faults.interval_s, plan.faults.hold_s, plan.faults.at_once)
     schedule = plan_schedule(settings, seed.random(), plan.time_limit_s)
     places = [(topic, partition, key) for key, topic, partition in keys.numbered()]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from harness.plan import ClientPlan, ExercisePlan, FaultPlan, Plan, TargetPlan, TopicPlan
+from harness.plan import ClientPlan, ExercisePlan, FaultPlan, FleetPlan, Plan, TargetPlan, TopicPlan
 from harness.workloads.base import Key
 
 LOAD: Final = "load"
@@ -16,6 +16,7 @@ FINAL: Final = "final"
 
 _PARTS: Final[dict[str, type[Any]]] = {
     "target": TargetPlan,
+    "fleet": FleetPlan,
     "topic": TopicPlan,
     "clients": ClientPlan,
     "faults": FaultPlan,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +16,9 @@ from typing import Any, Final
 from harness.fleet import launcher
 from harness.worker_spec import WorkerSpec
 from harness.workloads.base import Tally
+
+Spawn = Callable[[Callable[[], "subprocess.Popen[str]"]], "subprocess.Popen[str]"]
+"""Calls what starts a process, where the process belongs."""
 
 COMMAND: Final = (sys.executable, "-m", "harness.worker")
 
@@ -31,11 +34,17 @@ class WorkerResult:
 class WorkerHandle:
     """One worker process.
 
-    It dies with the *thread* that starts it (that is how the kernel's parent-death signal works), so
-    start workers from a thread that lives as long as they should: the main one.
+    It dies with the *thread* that starts it (that is how the kernel's parent-death signal works): the calling one,
+    unless ``spawn`` sends the start elsewhere.
     """
 
-    def __init__(self, spec: WorkerSpec, folder: Path, command: Sequence[str] = COMMAND) -> None:
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        folder: Path,
+        command: Sequence[str] = COMMAND,
+        spawn: Spawn = lambda start: start(),
+    ) -> None:
         """Start it. ``folder`` receives its spec and its standard error."""
         self.worker = spec.worker
         self._tally = Tally()
@@ -46,13 +55,15 @@ class WorkerHandle:
         spec.write(path)
         program = [sys.executable, str(launcher.__file__), str(os.getpid()), *command, str(path)]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                program,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                start_new_session=True,
+            self._process = spawn(
+                lambda: subprocess.Popen(
+                    program,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    start_new_session=True,
+                )
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from harness.fleet.base import Links
+
 
 class ControlError(Exception):
     """A node could not be started, stopped or signalled; the message says why."""
@@ -15,6 +17,10 @@ class NodeControl(Protocol):
     @property
     def supports_faults(self) -> bool:
         """Whether these nodes may be broken at all."""
+
+    @property
+    def links(self) -> Links | None:
+        """The links between the hosts of nodes, ZooKeeper and clients; None: they have none of their own."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from harness.fleet.base import FleetError
+from harness.fleet.base import FleetError, Link
 from histories.recorded import RecordedEvent
 from nemesis.control import ControlError, NodeControl
-from nemesis.faults import FAULTS, Fault
+from nemesis.fault import Aim, Fault
+from nemesis.faults import FAULTS
 from nemesis.schedule import PlannedFault, replay_schedule
 from nemesis.selectors import Key, Selection, select
+from nemesis.shapes import told
 from nemesis.view import ClusterView
 
 _POLL_S = 0.05
@@ -59,6 +61,8 @@ class Execution:
     """From injection to the beginning of healing."""
     landed: bool
     evidence: str | None
+    links: tuple[Link, ...] = ()
+    """On which packets were dropped, as source and destination."""
 
 
 class Nemesis:
@@ -88,7 +92,7 @@ class Nemesis:
         self._changed = threading.Condition()
         # All below are guarded by _changed.
         self._stopped = False
-        self._in_force: dict[int, tuple[Fault, str]] = {}
+        self._in_force: dict[int, tuple[Fault, Aim]] = {}
         self._running: dict[int, threading.Thread] = {}
         self._executed: dict[int, Execution] = {}
         self._dispatcher: threading.Thread | None = None
@@ -129,7 +133,7 @@ class Nemesis:
             thread.join(_JOIN_TIMEOUT_S)
         with self._changed:
             left = dict(self._in_force)
-        failures = [self._heal(fault_id, fault, node) for fault_id, (fault, node) in left.items()]
+        failures = [self._heal(fault_id, fault, aim) for fault_id, (fault, aim) in left.items()]
         return [failure for failure in failures if failure is not None]
 
     def is_running(self) -> bool:
@@ -192,29 +196,30 @@ class Nemesis:
     def _execute(self, planned: PlannedFault) -> None:
         fault = FAULTS[planned.kind]
         unavailable = fault.unavailable(self._control)
-        selection = unavailable if unavailable is not None else self._select(planned, fault)
-        if isinstance(selection, str):
+        found = unavailable if unavailable is not None else self._select(planned, fault)
+        if isinstance(found, str):
             self._report("fault-planned", planned, None, f"{planned.kind} {planned.role}")
-            self._report("fault-not-landed", planned, None, f"{planned.kind} {planned.role}: {selection}")
+            self._report("fault-not-landed", planned, None, f"{planned.kind} {planned.role}: {found}")
             self._record(planned, None, self._elapsed_s(), 0.0, None)
             return
-        aim = f"{planned.kind} {selection.node} ({selection.reason})"
-        self._report("fault-planned", planned, selection, aim)
+        selection, aim = found
+        what = f"{planned.kind} {aim.node} ({selection.reason})"
+        self._report("fault-planned", planned, selection, f"{what}: {told(aim.links)}" if aim.links else what)
         at_s = self._elapsed_s()
         try:
-            self._report("fault-injected", planned, selection, aim)
-            proof, reason = self._inject(fault, selection.node)
+            self._report("fault-injected", planned, selection, what)
+            proof, reason = self._inject(fault, aim)
             if proof is not None:
-                self._report("fault-evidence", planned, selection, f"{aim}: {proof}")
+                self._report("fault-evidence", planned, selection, f"{what}: {proof}")
                 with self._changed:
                     self._changed.wait_for(lambda: self._stopped, timeout=planned.hold_s)
             else:
-                self._report("fault-not-landed", planned, selection, f"{aim}: {reason}")
-            self._record(planned, selection, at_s, self._elapsed_s() - at_s, proof)
+                self._report("fault-not-landed", planned, selection, f"{what}: {reason}")
+            self._record(planned, aim, at_s, self._elapsed_s() - at_s, proof)
         finally:
-            self._heal_persistently(planned.fault_id, fault, selection.node)
+            self._heal_persistently(planned.fault_id, fault, aim)
 
-    def _select(self, planned: PlannedFault, fault: Fault) -> Selection | str:
+    def _select(self, planned: PlannedFault, fault: Fault) -> tuple[Selection, Aim] | str:
         """The node, already marked as in force, so that no other fault chooses it too."""
         rng = random.Random(f"{self._seed}/{planned.fault_id}")
         deadline_s = self._clock() + self._patience.selection_s
@@ -223,32 +228,39 @@ class Nemesis:
                 busy = self._busy()
             # Asked without the lock: an answer may take its time, and stop() must not.
             found = select(planned.role, self._view, self._control.nodes, self._keys(), rng, busy)
+            aim = self._aim(planned, fault, found.node) if isinstance(found, Selection) else None
             with self._changed:
                 if self._stopped:
                     return "the nemesis was stopped"
-                if isinstance(found, Selection):
+                if isinstance(found, Selection) and aim is not None:
                     if found.node not in self._busy():
-                        self._in_force[planned.fault_id] = (fault, found.node)
-                        return found
+                        self._in_force[planned.fault_id] = (fault, aim)
+                        return found, aim
                 elif self._clock() >= deadline_s:
-                    return found
+                    return str(found)
                 self._changed.wait(_POLL_S)
 
-    def _busy(self) -> set[str]:
-        return {node for _, node in self._in_force.values()}
+    def _aim(self, planned: PlannedFault, fault: Fault, node: str) -> Aim:
+        links = planned.links
+        if links is None:
+            rng = random.Random(f"{self._seed}/{planned.fault_id}/links")
+            links = tuple(sorted(fault.draw(self._control, node, rng)))
+        return Aim(f"fault-{planned.fault_id}", node, self._control.pid(node), links)
 
-    def _inject(self, fault: Fault, node: str) -> tuple[str | None, str]:
+    def _busy(self) -> set[str]:
+        return {aim.node for _, aim in self._in_force.values()}
+
+    def _inject(self, fault: Fault, aim: Aim) -> tuple[str | None, str]:
         """The proof, or None and why there is none."""
-        before = self._control.pid(node)
-        if before is None:
+        if aim.pid is None:
             return None, "there was no process to hit"
         try:
-            fault.inject(self._control, node)
+            fault.inject(self._control, aim)
         except (ControlError, FleetError) as error:
             return None, str(error)
         deadline_s = self._clock() + self._patience.evidence_s
         while True:
-            proof = fault.evidence(self._control, node, before)
+            proof = fault.evidence(self._control, aim)
             if proof is not None:
                 return proof, ""
             # Not cut short by stop(): what has been done must be told as it was.
@@ -257,23 +269,22 @@ class Nemesis:
             with self._changed:
                 self._changed.wait(_POLL_S)
 
-    def _heal_persistently(self, fault_id: int, fault: Fault, node: str) -> None:
+    def _heal_persistently(self, fault_id: int, fault: Fault, aim: Aim) -> None:
         for _ in range(_HEAL_ATTEMPTS):
-            if self._heal(fault_id, fault, node) is None:
+            if self._heal(fault_id, fault, aim) is None:
                 return
 
-    def _heal(self, fault_id: int, fault: Fault, node: str) -> str | None:
+    def _heal(self, fault_id: int, fault: Fault, aim: Aim) -> str | None:
         """Why it could not be healed; None: it is."""
-        common = {"fault_id": fault_id, "fault": str(fault.kind), "node": node, "source": "nemesis"}
+        common = {"fault_id": fault_id, "fault": str(fault.kind), "node": aim.node, "source": "nemesis"}
         try:
-            fault.heal(self._control, node)
+            detail = fault.heal(self._control, aim)
         except (ControlError, FleetError) as error:
             self._emit(RecordedEvent("fault-not-healed", detail=str(error), **common))  # type: ignore[arg-type]
-            return f"{node} could not be healed of {fault.kind}: {error}"
+            return f"{aim.node} could not be healed of {fault.kind}: {error}"
         with self._changed:
             self._in_force.pop(fault_id, None)
             self._changed.notify_all()
-        detail = f"{node} runs as process {self._control.pid(node)}"
         self._emit(RecordedEvent("fault-healed", detail=detail, **common))  # type: ignore[arg-type]
         return None
 
@@ -293,7 +304,7 @@ class Nemesis:
     def _record(
         self,
         planned: PlannedFault,
-        selection: Selection | None,
+        aim: Aim | None,
         at_s: float,
         hold_s: float,
         proof: str | None,
@@ -302,12 +313,13 @@ class Nemesis:
             fault_id=planned.fault_id,
             kind=str(planned.kind),
             role=planned.role,
-            node=selection.node if selection else None,
+            node=aim.node if aim else None,
             planned_at_s=planned.at_s,
             at_s=round(at_s, 3),
             hold_s=round(hold_s, 3),
             landed=proof is not None,
             evidence=proof,
+            links=aim.links if aim else (),
         )
         with self._changed:
             self._executed[planned.fault_id] = execution

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nemesis.faults import FAULTS, Kind
+from harness.fleet.base import Link
+from nemesis.fault import Kind
+from nemesis.faults import FAULTS
 from nemesis.selectors import CONTROLLER, LEADER, check_role
 
 _COVERED_FIRST = ((Kind.KILL, LEADER), (Kind.KILL, CONTROLLER), (Kind.PAUSE, LEADER))
@@ -49,6 +51,8 @@ class PlannedFault:
     hold_s: float
     kind: Kind
     role: str
+    links: tuple[Link, ...] | None = None
+    """Of a replay: the very links; None: the fault draws them when it fires."""
 
 
 def plan_schedule(settings: Settings, rng: random.Random, time_limit_s: float) -> list[PlannedFault]:
@@ -90,6 +94,7 @@ def replay_schedule(executed: Iterable[Mapping[str, Any]]) -> list[PlannedFault]
             hold_s=float(each["hold_s"]),
             kind=Kind(each["kind"]),
             role=str(each["node"]),
+            links=tuple(Link(*link) for link in each["links"]),
         )
         for each in executed
         if each["node"] is not None  # never found its target, so it did nothing

@@ -150,12 +150,11 @@ class Checking:
         from checkers.judge import judge
         from histories.read import open_history
 
-        meta, _ = open_history(source.history)  # what is no history is said before Spark is started for it
+        open_history(source.history)  # what is no history is said before Spark is started for it
         return judge(
             self._spark(),
             source.history,
             path_label=source.label,
-            meta=meta,
             only=self._request.only,
             promises=self._request.promises,
             progress=lambda what: self._progress(source.label, what),

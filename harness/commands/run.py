@@ -24,19 +24,20 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "plan",
         nargs="?",
-        help="a plan that comes along (default, smoke, acks-one, unclean, existing) or a TOML file; "
+        help="a plan that comes along (default, smoke, acks-one, unclean, shipped, existing) or a TOML file; "
         "default: 'default', or 'existing' with --target existing or --bootstrap",
     )
     parser.add_argument(
-        "--target",
-        metavar="KIND",
-        help="what is tested: shipped (Tidemark's own, the default), kafka (managed) or existing",
+        "--target", metavar="KIND", help="what is tested: kafka (managed), shipped (Tidemark's own) or existing"
     )
     parser.add_argument("--bootstrap", metavar="HOST:PORT,…", help="servers of an existing cluster")
     parser.add_argument("--kafka-home", metavar="DIR", help="an unpacked Apache Kafka for the managed target")
     parser.add_argument("--seed", metavar="N", help="seed of everything random; 0: drawn and printed")
     parser.add_argument("--time-limit", metavar="SECONDS", help="how long the load runs under faults")
-    parser.add_argument("--faults", metavar="KIND,…", help="faults to draw from: kill, stop, restart, pause; or none")
+    parser.add_argument(
+        "--fleet", metavar="KIND", help="where it runs: auto, namespaces (hosts of their own) or loopback"
+    )
+    parser.add_argument("--faults", metavar="KIND,…", help="faults to draw from, such as kill,isolate,halves; or none")
     parser.add_argument(
         "--set",
         metavar="FIELD=VALUE",
@@ -62,6 +63,12 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _run(plan: Plan, options: argparse.Namespace) -> int:
+    # Before anything else: some of what follows starts threads, and then it may be too late.
+    from harness.fleet.choice import choose
+    from harness.planrules import no_hosts_of_their_own
+
+    choice = choose(plan.fleet.kind, no_hosts_of_their_own(plan))
+
     from harness.commands.check import Checking, Request
     from harness.report.terminal import TerminalView
     from harness.run import record
@@ -72,7 +79,7 @@ def _run(plan: Plan, options: argparse.Namespace) -> int:
         plan = replace(plan, seed=Seed.drawn().value)
     store = RunStore.locate(options.store)
     with TerminalView(plan.name, plan.seed) as view:
-        recorded = record(plan, store, [view])
+        recorded = record(plan, store, [view], choice)
     folder = recorded.run.folder
     if recorded.interrupted:
         print(f"tidemark: interrupted; sealed but not judged. Judge it with: tidemark check {folder}", file=sys.stderr)
@@ -98,6 +105,7 @@ def _flags(options: argparse.Namespace) -> list[Override]:
     flags = []
     for flag, path, value in (
         ("--target", "target.kind", options.target),
+        ("--fleet", "fleet.kind", options.fleet),
         ("--kafka-home", "target.kafka_home", options.kafka_home),
         ("--bootstrap", "target.bootstrap", options.bootstrap),
     ):

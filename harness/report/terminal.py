@@ -115,6 +115,7 @@ def _print_numbers(console: Console, judgement: Judgement) -> None:
 @dataclass
 class _State:
     phase: str = "starting"
+    fleet: str = ""
     faults: dict[int, str] = field(default_factory=dict)
     """In force, by id."""
     landed: int = 0
@@ -134,6 +135,8 @@ class _State:
         fault = event.fault_id
         if event.kind == "phase":
             self.phase = event.detail or self.phase
+        elif event.kind == "fleet":
+            self.fleet = event.detail or ""
         elif event.kind == "fault-injected" and fault is not None:
             self.faults[fault] = _fault(event)
         elif event.kind == "fault-evidence":
@@ -148,7 +151,17 @@ def _fault(event: RecordedEvent) -> str:
     return " ".join(filter(None, (event.fault, event.node))) or "fault"
 
 
-_TOLD = ("phase", "fault-injected", "fault-evidence", "fault-not-landed", "fault-healed", "node-died", "unavailable")
+_TOLD = (
+    "phase",
+    "fleet",
+    "faults-unavailable",
+    "fault-injected",
+    "fault-evidence",
+    "fault-not-landed",
+    "fault-healed",
+    "node-died",
+    "unavailable",
+)
 
 
 class TerminalView:
@@ -223,6 +236,8 @@ class TerminalView:
         rows.add_row("faults", in_force)
         missed = f", {state.missed} did not land" if state.missed else ""
         rows.add_row("", Text(f"{state.landed} landed{missed}", "dim"))
+        if state.fleet:
+            rows.add_row("fleet", Text(state.fleet, "dim"))
         return Group(head, rows)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from harness.fleet.base import Links
 from harness.plan import TopicPlan
 from nemesis.control import ControlError
 from nemesis.view import ClusterView
@@ -75,6 +76,10 @@ class Target(Protocol):
 
     @property
     def nodes(self) -> tuple[str, ...]: ...
+
+    @property
+    def links(self) -> Links | None:
+        """Between the hosts of its nodes, its ZooKeeper and the clients; None: they have none of their own."""
 
     @property
     def view(self) -> TargetView:

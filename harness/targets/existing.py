@@ -6,6 +6,7 @@ from pathlib import Path
 
 import confluent_kafka
 
+from harness.fleet.base import Links
 from harness.plan import TargetPlan, TopicPlan
 from harness.targets.admin import Admin, AdminView
 from harness.targets.base import TargetError, node_name
@@ -16,6 +17,7 @@ class ExistingTarget:
 
     name = "existing"
     supports_faults = False
+    links: Links | None = None
 
     def __init__(self, plan: TargetPlan) -> None:
         if not plan.bootstrap:

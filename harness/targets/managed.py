@@ -13,7 +13,7 @@ from pathlib import Path
 import confluent_kafka
 
 from checkers.java import Java, find_java
-from harness.fleet.base import Command, Fleet
+from harness.fleet.base import Command, Fleet, Links
 from harness.plan import TargetPlan, TopicPlan
 from harness.targets import zookeeper
 from harness.targets.admin import Admin
@@ -80,6 +80,10 @@ class ManagedTarget(ABC):
         if self._admin is None:
             self._admin = Admin(self.bootstrap)
         return self._admin
+
+    @property
+    def links(self) -> Links | None:
+        return self._fleet.links
 
     @property
     def zookeeper_connect(self) -> str:

@@ -70,11 +70,6 @@ class SimulatedBroker(Protocol):
         """What its metadata has of a partition."""
         ...
 
-    @property
-    def controller_epoch(self) -> int:
-        """Of the newest controller that its metadata came from."""
-        ...
-
     async def live(self) -> None:
         """Start and serve until the end of the process."""
         ...
@@ -97,10 +92,6 @@ class WholeBroker:
 
     def told(self, partition: TopicPartition) -> PartitionInfo | None:
         return self.broker.metadata.partition(partition)
-
-    @property
-    def controller_epoch(self) -> int:
-        return self.broker.metadata.controller_epoch
 
     async def live(self) -> None:
         await self.broker.start()

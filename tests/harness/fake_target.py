@@ -28,6 +28,7 @@ class FakeTarget:
         self._logs = logs
         self._data = data
         self._fleet = fleet
+        self.links = fleet.links
 
     def start(self) -> None:
         for node in self.nodes:

@@ -308,7 +308,7 @@ def test_runs_lists_and_deletes(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def a_runner(monkeypatch: pytest.MonkeyPatch, *, interrupted: bool) -> None:
     """A ``harness.run`` that records a small history at once."""
 
-    def record(plan: Plan, store: RunStore, handlers: list[Any]) -> Any:
+    def record(plan: Plan, store: RunStore, handlers: list[Any], _choice: object) -> Any:
         run = store.create(plan.name, plan.seed)
         run.plan.write_text(dump(plan))
         history(run.history)

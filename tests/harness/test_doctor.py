@@ -10,6 +10,7 @@ import harness.doctor
 from checkers.java import JavaError
 from harness.cli import main
 from harness.exits import Exit
+from harness.fleet.probe import Probe
 
 
 def test_every_finding_that_can_lack_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,10 +18,11 @@ def test_every_finding_that_can_lack_has_a_remedy(monkeypatch: pytest.MonkeyPatc
         raise JavaError("install Java 17")
 
     monkeypatch.setattr(harness.doctor, "find_java", no_java)
+    monkeypatch.setattr(harness.doctor, "probe", lambda: Probe("not allowed"))
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("KAFKA_HOME", "/nowhere")
     found = {each.name: each for each in harness.doctor.examine()}
-    for name in ("java", "maven", "kafka", "namespaces"):
+    for name in ("java", "maven", "kafka", "namespaces", "slow links"):
         assert not found[name].ok
         assert found[name].remedy
     assert found["python"].ok

@@ -29,6 +29,8 @@ from tests.harness.waiting import wait_until
 PLAN = """
 time_limit_s = {limit}
 recovery_s = 5.0
+[fleet]
+kind = "loopback"
 [clients]
 workers = 1
 producers = 1
@@ -146,7 +148,7 @@ def assert_judgeable(started: Started, phase: str) -> Meta:
     if phase not in ("up", "load"):
         assert any(each["kind"] == "fault-evidence" for each in events), "which faults landed is known"
     if phase != "up":
-        assert meta.versions == {"target": "sleep"}
+        assert meta.versions == {"target": "sleep", "fleet": "loopback: as asked for"}
     assert not (started.run.folder / "data").exists()
     assert started.run.state in (State.SEALED, State.JUDGED)
     return meta

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
+from harness.fleet.base import FleetError, Link, Links, Queue
 from histories.recorded import RecordedEvent
 from nemesis.control import ControlError
 
@@ -17,10 +18,58 @@ def wait_until(condition: Callable[[], bool], awaited: str, timeout_s: float = 2
         time.sleep(0.005)
 
 
+class FakeLinks:
+    """Links that count a packet in every direction whenever they are asked."""
+
+    def __init__(self, hosts: tuple[str, ...]) -> None:
+        self.hosts = hosts
+        self.inert = False
+        self.missing: dict[str, str] = {}
+        self.cuts: dict[str, dict[Link, int]] = {}
+        self.slow: dict[str, str] = {}
+
+    def unavailable(self, what: str) -> str | None:
+        return self.missing.get(what)
+
+    def cut(self, cause: str, links: Collection[Link]) -> None:
+        if cause in self.cuts:
+            raise FleetError(f"{cause} drops packets already")
+        self.cuts[cause] = dict.fromkeys(links, 0)
+
+    def lose(self, cause: str, links: Collection[Link], share: float) -> None:  # noqa: ARG002
+        self.cut(cause, links)
+
+    def dropped(self, cause: str) -> dict[Link, int]:
+        there = self.cuts.get(cause, {})
+        if not self.inert:
+            there.update({link: count + 1 for link, count in there.items()})
+        return dict(there)
+
+    def throttle(self, cause: str, host: str, kbit_per_s: int) -> None:  # noqa: ARG002
+        self.slow[cause] = host
+
+    def delay(self, cause: str, host: str, delay_ms: float, jitter_ms: float) -> None:  # noqa: ARG002
+        self.slow[cause] = host
+
+    def queue(self, cause: str) -> Queue | None:
+        if cause not in self.slow:
+            return None
+        return Queue(0, 0, 0) if self.inert else Queue(5, 3, 1)
+
+    def heal(self, cause: str) -> None:
+        self.cuts.pop(cause, None)
+        self.slow.pop(cause, None)
+
+    @property
+    def all_whole(self) -> bool:
+        return not self.cuts and not self.slow
+
+
 class FakeCluster:
     """NodeControl and ClusterView in one."""
 
     supports_faults = True
+    links: Links | None = None
 
     def __init__(self, brokers: int = 3) -> None:
         self.nodes = tuple(f"broker-{each}" for each in range(1, brokers + 1))
@@ -36,6 +85,12 @@ class FakeCluster:
         self.most_down = 0
         self._lock = threading.Lock()
         self._next_pid = 1000
+
+    def with_links(self) -> FakeLinks:
+        """The same cluster on hosts of their own, with a ZooKeeper and two groups of clients."""
+        links = FakeLinks((*self.nodes, "zookeeper-1", "worker-0", "worker-1"))
+        self.links = links
+        return links
 
     def _note(self, what: str, node: str) -> None:
         self.calls.append((what, node))

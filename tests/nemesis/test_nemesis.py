@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nemesis.faults import FAULTS, Kind
+from nemesis.fault import Kind
+from nemesis.faults import FAULTS
 from nemesis.nemesis import Nemesis, Patience
 from nemesis.schedule import PlannedFault
 from tests.nemesis.fakes import FakeCluster, Recorder, wait_until
@@ -58,8 +59,8 @@ def test_each_fault_lands_is_proved_and_healed(kind: Kind, deed: str, undone: st
 
 @pytest.mark.parametrize("kind", list(Kind))
 def test_a_fault_that_does_nothing_has_not_landed(kind: Kind) -> None:
-    cluster = FakeCluster()
-    cluster.inert = True
+    cluster = FakeCluster(brokers=4)
+    cluster.inert = cluster.with_links().inert = True
     nemesis, recorder = run(cluster, fault(0, kind, "any", hold_s=FOREVER_S))
     assert recorder.kinds() == MISSED
     assert "no evidence" in str(recorder.events[2].detail)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemesis.faults import Kind
+from harness.fleet.base import Link
+from nemesis.fault import Kind
 from nemesis.schedule import PlannedFault, Settings, plan_schedule, replay_schedule
 
 ALL = Settings(("kill", "pause", "stop", "restart"), ("leader", "controller", "any"), 4.0, 7.0)
@@ -75,11 +76,19 @@ def test_mistakes_are_named(kinds: tuple[str, ...], roles: tuple[str, ...], hold
 
 def test_a_replay_hits_the_same_nodes_at_the_same_times() -> None:
     executed = [
-        {"fault_id": 1, "kind": "pause", "role": "leader", "node": None, "at_s": 3.0, "hold_s": 0.0},
-        {"fault_id": 2, "kind": "restart", "role": "any", "node": "broker-3", "at_s": 9.5, "hold_s": 0.1},
-        {"fault_id": 0, "kind": "kill", "role": "leader", "node": "broker-2", "at_s": 1.25, "hold_s": 4.5},
+        {"fault_id": 1, "kind": "pause", "role": "leader", "node": None, "at_s": 3.0, "hold_s": 0.0, "links": []},
+        {"fault_id": 2, "kind": "restart", "role": "any", "node": "broker-3", "at_s": 9.5, "hold_s": 0.1, "links": []},
+        {
+            "fault_id": 0,
+            "kind": "kill",
+            "role": "leader",
+            "node": "broker-2",
+            "at_s": 1.25,
+            "hold_s": 4.5,
+            "links": [["a", "b"]],
+        },
     ]
     assert replay_schedule(executed) == [
-        PlannedFault(0, 1.25, 4.5, Kind.KILL, "broker-2"),
-        PlannedFault(2, 9.5, 0.1, Kind.RESTART, "broker-3"),
+        PlannedFault(0, 1.25, 4.5, Kind.KILL, "broker-2", (Link("a", "b"),)),
+        PlannedFault(2, 9.5, 0.1, Kind.RESTART, "broker-3", ()),
     ]
