@@ -8,7 +8,7 @@ export SPARK_LOCAL_IP := 127.0.0.1
 .PHONY: help setup run test lint bench calibrate simulate clean
 
 help:
-	@echo "make run        set up, make a history with known anomalies, judge it, write a report"
+	@echo "make run        set up, then one chaos run on a cluster of its own, with a report at the end"
 	@echo "make test       set up, lint, types, import rules, test suite"
 	@echo "make bench      measure checking, importing, recording and the shipped cluster (about twenty minutes)"
 	@echo "make calibrate  seeded chaos runs on a managed Apache Kafka 3.9 (needs Maven or KAFKA_HOME)"
@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 setup: $(STAMP)
 
 run: setup
-	$(BIN)/python -m harness.demo
+	$(BIN)/tidemark run default
 
 lint: setup
 	$(BIN)/ruff check .
@@ -42,7 +42,7 @@ bench: setup
 	$(BIN)/python -m bench
 
 calibrate: setup
-	$(BIN)/python -m bench.calibrate
+	$(BIN)/python -m bench.calibrate --target kafka
 
 simulate: setup
 	$(BIN)/python -m system_under_test.simulation --minutes $(or $(MINUTES),60)

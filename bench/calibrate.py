@@ -1,6 +1,8 @@
 """Seeded chaos runs on a managed Apache Kafka: a correct broker that nobody here wrote must be VALID.
 
-    python -m bench.calibrate [--plan default] [--seeds 1-20] [--store runs] [--set clients.acks=1 ...]
+    python -m bench.calibrate [--plan default] [--target kafka] [--seeds 1-20] [--store runs] [--set clients.acks=1 ...]
+
+With ``--target shipped`` the same on the cluster that comes along.
 
 Each seed is recorded with the cluster alone on the machine; then one Spark session judges all recordings.
 Prints a line per run and a summary; exits like ``tidemark check``, with the worst of all.
@@ -24,13 +26,16 @@ from histories.store import RunStore
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.calibrate", description=__doc__.splitlines()[0])
     parser.add_argument("--plan", default="default")
+    parser.add_argument("--target", default="kafka")
     parser.add_argument("--seeds", default="1-20", help="a range such as 1-20")
     parser.add_argument("--store", default=None)
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="FIELD=VALUE")
     options = parser.parse_args(arguments)
     first, _, last = options.seeds.partition("-")
     store = RunStore.locate(options.store)
-    plan = load(options.plan, [parse_override(each) for each in options.overrides])
+    plan = load(
+        options.plan, [parse_override(f"target.kind={options.target}"), *map(parse_override, options.overrides)]
+    )
     recorded: list[str] = []
     for seed in range(int(first), int(last or first) + 1):
         with TerminalView(plan.name, seed) as view:

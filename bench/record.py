@@ -143,7 +143,9 @@ def _one_broker(topic: str) -> Iterator[str]:
     with ExitStack() as undo:
         folder = Path(undo.enter_context(tempfile.TemporaryDirectory()))
         fleet = undo.enter_context(LoopbackFleet())
-        target = make_target(TargetPlan(brokers=1), logs=folder / "logs", data=folder / "data", fleet=fleet)
+        target = make_target(
+            TargetPlan(kind="kafka", brokers=1), logs=folder / "logs", data=folder / "data", fleet=fleet
+        )
         undo.callback(target.stop)
         target.start()
         target.create_topic(topic, TopicPlan(partitions=PARTITIONS, replication_factor=1, min_insync_replicas=1))

@@ -38,13 +38,16 @@ def judge(
     folder: Path,
     *,
     path_label: str,
+    meta: Meta | None = None,
     only: frozenset[str] | None = None,
     promises: PromiseOverride | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Judgement:
-    """Judge the sealed history in ``folder``. Bad input raises HistoryError; a crash of a check is UNKNOWN."""
+    """Judge the sealed history in ``folder``. Bad input raises HistoryError; a crash of a check is UNKNOWN. ``meta`` is
+    given where :func:`histories.read.open_history` has looked through the folder already."""
     began = time.monotonic()
-    meta, _ = open_folder(folder)
+    if meta is None:
+        meta, _ = open_folder(folder)
     about = {"run_id": meta.run_id, "seed": meta.seed, "origin": meta.origin, "versions": meta.versions}
     try:
         judgement = _judge(spark, folder, meta, only, promises or PromiseOverride(), progress)

@@ -71,7 +71,7 @@ def _maven() -> Finding:
 def _kafka() -> Finding:
     from harness.targets.kafka_home import cached_kafka
 
-    remedy = "the first `tidemark run` fetches it by Maven; or set KAFKA_HOME; or test a cluster with --bootstrap"
+    remedy = "the first `tidemark run --target kafka` fetches it by Maven; or set KAFKA_HOME"
     given = os.environ.get("KAFKA_HOME")
     if given:
         there = os.path.isdir(os.path.join(given, "libs"))

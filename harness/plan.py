@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class TargetPlan:
-    kind: str = "kafka"
-    """Which broker cluster is tested: ``kafka`` (a managed Apache Kafka), ``shipped`` (Tidemark's own) or ``existing``."""
+    kind: str = "shipped"
+    """Which broker cluster is tested: ``shipped`` (Tidemark's own), ``kafka`` (a managed Apache Kafka) or ``existing``."""
     brokers: int = 3
     """Brokers to start (managed targets)."""
     bootstrap: str = ""

@@ -125,12 +125,6 @@ def _idempotence(plan: Plan) -> Iterator[Problem]:
             "clients.idempotence",
             f"idempotence needs acks=all, not {clients.acks!r}; set clients.idempotence = false",
         )
-    if plan.target.kind == "shipped":
-        yield (
-            "clients.idempotence",
-            "the shipped cluster does not number producers yet; set clients.idempotence = false, or use the plan "
-            "'shipped'",
-        )
     if clients.max_in_flight > 5:
         yield (
             "clients.max_in_flight",

@@ -33,6 +33,9 @@ NAMES: Final[Mapping[str, Mapping[str, type[StrEnum]]]] = {
     },
     "coverage": {"isolation": Isolation},
 }
+_OFFSETS: Final = 1 << 44
+"""The checks put an offset and the rank of its key into one number."""
+_INT32: Final = 1 << 31
 REASONS: Final = ("cluster", "scanner")
 
 
@@ -53,7 +56,10 @@ def bounds(meta: Meta, operations: int) -> dict[str, tuple[Bounds, ...]]:
             Bounds("op", 0, operations, "operations"),
             Bounds("key", -1, len(meta.keys), "keys in meta.json"),
             Bounds("producer", 0, len(meta.producers), "producers in meta.json"),
+            Bounds("offset", 0, _OFFSETS, "offsets at most"),
+            *(Bounds(name, 0, _INT32, "at most") for name in ("mop", "pos", "process", "worker")),
         ),
+        "ops": tuple(Bounds(name, 0, _INT32, "at most") for name in ("process", "worker")),
         "coverage": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
         "replicas": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
     }

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from histories.digests import SealedFile, of_document
 from histories.errors import HistoryError
 from histories.schema import FORMAT, TABLES
 from histories.typed import typed
@@ -80,10 +81,13 @@ class Meta:
     interrupted: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     """Rows of each table, written by sealing."""
+    files: dict[str, SealedFile] = field(default_factory=dict)
+    """By the path of each part of a table, written by sealing. Empty: sealed before files had digests."""
 
     def write(self, path: Path) -> None:
         """By rename: a full disk or a kill leaves what was there before, never half of it."""
         document = {"format": FORMAT, **asdict(self)}
+        document["digest"] = of_document(document)
         fresh = path.with_name(f".{path.name}.fresh")
         try:
             fresh.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
@@ -103,6 +107,8 @@ class Meta:
             raise HistoryError(f"{path}: not JSON: {error}") from None
         if not isinstance(document, dict) or "format" not in document:
             raise HistoryError(f"{path}: not the meta.json of a history: it says no format")
+        said = document.pop("digest", None)
+        digest = of_document(document)
         if document.pop("format") != FORMAT:
             raise HistoryError(
                 f"{path}: not a history of format {FORMAT}, which this Tidemark reads; judge it with the Tidemark "
@@ -114,6 +120,12 @@ class Meta:
             _agree(meta)
         except ValueError as error:
             raise HistoryError(f"{path}: {error}") from None
+        # last, because a field that cannot be is the better thing to name
+        if said is not None and said != digest:
+            raise HistoryError(
+                f"{path}: its contents do not fit their digest, so it was damaged or changed after it was written; copy it "
+                "again (or remove its field digest, if what it says is what you mean)"
+            )
         return meta
 
 

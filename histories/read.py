@@ -1,7 +1,7 @@
 """Opens a sealed history and makes sure that it is one, before a checker spends a minute on it.
 
-Only footers and dictionaries are read, so this is quick for a history of any size: every table there, every part
-whole, every column under its name with its type, as many rows as sealing counted, and nothing in a column that
+Its files are those that were sealed (:mod:`histories.digests`). Beyond that only footers and dictionaries are read:
+every table there, every part whole, every column under its name with its type, as many rows as sealing counted, and nothing in a column that
 it cannot hold (:mod:`histories.domains`). Columns beyond the schema are let through; a newer recorder may have
 added one.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from histories.digests import check_files
 from histories.domains import bounds, check_contents
 from histories.errors import HistoryError
 from histories.meta import Meta
@@ -29,6 +30,7 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
     if not (history / "meta.json").exists() or not any((history / name).is_dir() for name in TABLES):
         raise HistoryError(_why_not(folder, history))
     meta = Meta.read(history / "meta.json")
+    check_files(history, meta.files)
     tables = {name: history / name for name in TABLES if _is_expected(name, history, meta)}
     rows: dict[str, int] = {}
     for name, table in tables.items():

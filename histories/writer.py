@@ -18,6 +18,7 @@ from types import TracebackType
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from histories.digests import digest_files
 from histories.errors import HistoryError
 from histories.meta import Meta
 from histories.schema import TABLES
@@ -61,7 +62,11 @@ class HistoryWriter:
         for table in self._tables.values():
             table.close()
         self._open = False
-        sealed = replace(meta, counts={name: table.rows for name, table in self._tables.items()})
+        sealed = replace(
+            meta,
+            counts={name: table.rows for name, table in self._tables.items()},
+            files=digest_files(self._folder, (path for table in self._tables.values() for path in table.parts)),
+        )
         unfinished = self._folder / "meta.json.tmp"
         sealed.write(unfinished)
         sync(unfinished)
@@ -98,7 +103,7 @@ class _TableWriter:
         self._part: pq.ParquetWriter | None = None
         self._part_path = folder
         self._part_rows = 0
-        self._parts = 0
+        self.parts: list[Path] = []
 
     def write(self, batch: pa.Table | pa.RecordBatch) -> None:
         table = conform(batch, self._schema, self._folder.name)
@@ -120,7 +125,7 @@ class _TableWriter:
         if self._waiting_rows:
             self._write_group(pa.concat_tables(self._waiting))
             self._waiting, self._waiting_rows = [], 0
-        if not self._parts:
+        if not self.parts:
             self._open_part()
         self._close_part()
         sync(self._folder)
@@ -142,8 +147,8 @@ class _TableWriter:
         self._part_rows += group.num_rows
 
     def _open_part(self) -> None:
-        self._part_path = self._folder / f"part-{self._parts:05d}.parquet"
-        self._parts += 1
+        self._part_path = self._folder / f"part-{len(self.parts):05d}.parquet"
+        self.parts.append(self._part_path)
         self._part_rows = 0
         self._part = pq.ParquetWriter(
             self._part_path,

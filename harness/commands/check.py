@@ -150,11 +150,12 @@ class Checking:
         from checkers.judge import judge
         from histories.read import open_history
 
-        open_history(source.history)  # what is no history is said before Spark is started for it
+        meta, _ = open_history(source.history)  # what is no history is said before Spark is started for it
         return judge(
             self._spark(),
             source.history,
             path_label=source.label,
+            meta=meta,
             only=self._request.only,
             promises=self._request.promises,
             progress=lambda what: self._progress(source.label, what),

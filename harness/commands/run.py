@@ -24,11 +24,13 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "plan",
         nargs="?",
-        help="a plan that comes along (default, smoke, acks-one, unclean, shipped, existing) or a TOML file; "
+        help="a plan that comes along (default, smoke, acks-one, unclean, existing) or a TOML file; "
         "default: 'default', or 'existing' with --target existing or --bootstrap",
     )
     parser.add_argument(
-        "--target", metavar="KIND", help="what is tested: kafka (managed), shipped (Tidemark's own) or existing"
+        "--target",
+        metavar="KIND",
+        help="what is tested: shipped (Tidemark's own, the default), kafka (managed) or existing",
     )
     parser.add_argument("--bootstrap", metavar="HOST:PORT,…", help="servers of an existing cluster")
     parser.add_argument("--kafka-home", metavar="DIR", help="an unpacked Apache Kafka for the managed target")

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
 from system_under_test.bugs import NONE, Bug, Bugs
+from system_under_test.simulation.hunt import Hunt, hunts, table
 from system_under_test.simulation.run import Outcome, run_schedule
 
 _LAST_LINES = 60
@@ -26,6 +27,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=None, help="stop after so much time on the wall")
     parser.add_argument("--seconds", type=float, default=10.0, help="virtual seconds of faults in each schedule")
     parser.add_argument("--bug", choices=[bug.value for bug in Bug], help="a bug switch that has to be found")
+    parser.add_argument("--hunt", choices=["all", *(bug.value for bug in Bug)], help="measure how fast bugs are found")
+    parser.add_argument("--seeds", type=int, default=10, help="hunts for each bug")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds on the wall for each hunt")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--lines", type=int, default=_LAST_LINES, help="lines of the trace to show on failure")
     return parser.parse_args(argv)
@@ -33,6 +37,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _arguments(argv)
+    if arguments.hunt:
+        return _hunt(arguments.hunt, arguments.seeds, arguments.limit, arguments.seconds)
     seed = secrets.randbelow(1 << 32) if arguments.seed is None else arguments.seed
     schedules = arguments.schedules
     if schedules is None and arguments.minutes is None:
@@ -56,6 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     _explain(failed, arguments.seconds, bugs, arguments.bug, arguments.lines)
     return 1
+
+
+def _hunt(which: str, seeds: int, limit_s: float, seconds: float) -> int:
+    bugs = [bug for bug in Bug if which in ("all", bug.value)]
+    done: list[Hunt] = []
+    for hunt in hunts(bugs, seeds, limit_s, lambda seed, bugs: _run(seed, seconds, bugs)):
+        print(hunt, flush=True)
+        done.append(hunt)
+    print(f"\n{table(done)}")
+    return int(any(hunt.found is None for hunt in done))
 
 
 class Tally:

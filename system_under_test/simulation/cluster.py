@@ -70,6 +70,11 @@ class SimulatedBroker(Protocol):
         """What its metadata has of a partition."""
         ...
 
+    @property
+    def controller_epoch(self) -> int:
+        """Of the newest controller that its metadata came from."""
+        ...
+
     async def live(self) -> None:
         """Start and serve until the end of the process."""
         ...
@@ -92,6 +97,10 @@ class WholeBroker:
 
     def told(self, partition: TopicPartition) -> PartitionInfo | None:
         return self.broker.metadata.partition(partition)
+
+    @property
+    def controller_epoch(self) -> int:
+        return self.broker.metadata.controller_epoch
 
     async def live(self) -> None:
         await self.broker.start()

@@ -112,6 +112,8 @@ class Judge:
         self._hosts = [(each, cluster.host(each)) for each in cluster.ids]
         self._partitions = sorted(cluster.partitions)
         self._infos: dict[tuple[int, TopicPartition], PartitionInfo] = {}
+        self._ahead: set[tuple[int, TopicPartition]] = set()
+        """What in ``_infos`` was elected by a newer controller than the one that told of it."""
         self._informed: dict[int, Node] = {}
         """In which life a broker was told what is in ``_infos``."""
         self._min_insync_replicas = min_insync_replicas
@@ -218,10 +220,16 @@ class Judge:
             for partition in self._partitions:
                 info = broker.told(partition)
                 if info is not None and info is not self._infos.get((broker_id, partition)):
-                    self._look_at_metadata(broker_id, node, partition, info)
+                    self._look_at_metadata(broker_id, node, partition, info, broker.controller_epoch)
 
-    def _look_at_metadata(self, broker_id: int, node: Node, partition: TopicPartition, info: PartitionInfo) -> None:
+    def _look_at_metadata(
+        self, broker_id: int, node: Node, partition: TopicPartition, info: PartitionInfo, controller_epoch: int
+    ) -> None:
         last = self._infos.get((broker_id, partition))
+        # A controller that is being replaced may read its successor's state in ZooKeeper and pass it on, before the
+        # successor's own first request, which knows less, comes: that is no step back to an older controller.
+        was_ahead = (broker_id, partition) in self._ahead
+        (self._ahead.add if info.controller_epoch > controller_epoch else self._ahead.discard)((broker_id, partition))
         same_life = self._informed.get(broker_id) is node
         self._infos[broker_id, partition] = info
         if not same_life:
@@ -230,7 +238,10 @@ class Judge:
                 if other != partition:
                     self._infos.pop((broker_id, other), None)
         elif (
-            last is not None and info.leader_epoch < last.leader_epoch and info.controller_epoch < last.controller_epoch
+            last is not None
+            and not was_ahead
+            and info.leader_epoch < last.leader_epoch
+            and info.controller_epoch < last.controller_epoch
         ):
             # Of one and the same controller a request may come late: it timed out, was sent again on a new connection,
             # and the old connection's bytes get through after all. Nothing in UpdateMetadata fences that, in Kafka neither.
@@ -294,7 +305,7 @@ class Judge:
         known = last.high_watermark if last is not None and same_life else 0
         committed = self.committed[partition]
         if now.high_watermark > committed.end:
-            if not now.is_leader:
+            if not now.is_leader and not _may_have_led(last if same_life else None, now):
                 raise Violation(
                     "logs-equal-below-watermark",
                     partition,
@@ -381,6 +392,12 @@ class Judge:
                 if different:
                     raise Violation("committed-is-kept", partition, f"at the end broker {broker_id}: {different}")
                 self._check_producers(broker_id, partition, replica.log)
+
+
+def _may_have_led(last: Seen | None, now: Seen) -> bool:
+    """Since it was looked at, though it follows now. A broker that was paused finds followers' fetches and then its own
+    deposition in its inbox, all in one moment: what it commits in between is committed, and may be acknowledged."""
+    return last is not None and (last.is_leader or now.leader_epoch > last.leader_epoch + 1)
 
 
 def read_batches(log: Log, start: int, to: int) -> list[tuple[int, bytes]]:

@@ -14,7 +14,7 @@ from system_under_test.simulation.cluster import SETTINGS, SimulatedCluster, Top
 from system_under_test.simulation.invariants import Judge, Violation
 from system_under_test.simulation.nemesis import Nemesis
 from system_under_test.simulation.producers import IdempotentProducer
-from system_under_test.simulation.schedule import Fault, random_schedule
+from system_under_test.simulation.schedule import Fault, Pace, Schedule, random_schedule
 from system_under_test.simulation.world import Simulation
 from system_under_test.types import TopicPartition
 
@@ -22,9 +22,8 @@ BROKERS = 3
 TOPICS = (Topic("t", ((1, 2, 3), (2, 3, 1), (3, 1, 2))),)
 _START_S = 30.0
 _RECOVERY_S = 60.0
-_PRODUCERS, _IDEMPOTENT_PRODUCERS, _CONSUMERS = 1, 2, 1
+_CONSUMERS = 1
 _THINK_S = 0.25
-_ACKS_ALL_SHARE = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def run_schedule(seed: int, seconds: float, bugs: Bugs = NONE, *, trace_lines: i
         return Outcome(
             seed,
             violation,
-            schedule,
+            schedule.faults,
             simulation.loop.time(),
             simulation.loop.steps,
             judge.acknowledged_count,
@@ -70,14 +69,14 @@ def run_schedule(seed: int, seconds: float, bugs: Bugs = NONE, *, trace_lines: i
         )
 
 
-async def _play(cluster: SimulatedCluster, judge: Judge, schedule: list[Fault], seconds: float) -> None:
+async def _play(cluster: SimulatedCluster, judge: Judge, schedule: Schedule, seconds: float) -> None:
     cluster.start_all()
     await _whole(cluster, judge, _START_S, "after the start")
-    load = Load(cluster, judge)
+    load = Load(cluster, judge, schedule.pace)
     load.start()
     nemesis = Nemesis(cluster, judge)
     began = cluster.simulation.loop.time()
-    await nemesis.run(schedule)
+    await nemesis.run(schedule.faults)
     await asyncio.sleep(max(0.0, began + seconds - cluster.simulation.loop.time()))
     await nemesis.heal()
     load.finish()
@@ -111,18 +110,19 @@ class Load:
     """Producers with a think time, of which some are idempotent and send again what is not answered, and a consumer.
     What they see goes to the judge."""
 
-    def __init__(self, cluster: SimulatedCluster, judge: Judge) -> None:
+    def __init__(self, cluster: SimulatedCluster, judge: Judge, pace: Pace) -> None:
         self._cluster = cluster
         self._judge = judge
+        self._pace = pace
         self._partitions = sorted(cluster.partitions)
         self._tasks: list[asyncio.Task[None]] = []
         self._finished = False
         self._produced = 0
 
     def start(self) -> None:
-        for number in range(_PRODUCERS):
+        for number in range(self._pace.producers):
             self._spawn(f"producer-{number}", self._produce)
-        for number in range(_IDEMPOTENT_PRODUCERS):
+        for number in range(self._pace.idempotent_producers):
             self._spawn(f"idempotent-producer-{number}", self._produce_once)
         for number in range(_CONSUMERS):
             self._spawn(f"consumer-{number}", self._consume)
@@ -140,9 +140,9 @@ class Load:
 
     async def _produce(self, client: SimpleClient, random: Random) -> None:
         while not self._finished:
-            await asyncio.sleep(random.random() * 2 * _THINK_S)
+            await asyncio.sleep(random.random() * 2 * self._pace.think_s)
             partition = random.choice(self._partitions)
-            acks = -1 if random.random() < _ACKS_ALL_SHARE else 1
+            acks = -1 if random.random() < self._pace.acks_all_share else 1
             values = [self._value() for _ in range(random.choice((1, 1, 2, 5)))]
             try:
                 offset = await client.produce(partition, values, acks=acks)

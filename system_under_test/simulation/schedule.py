@@ -104,6 +104,16 @@ _SHORT_S, _LONG_S = 0.3, 6.0
 
 
 @dataclass(frozen=True, slots=True)
+class Pace:
+    """What the clients do meanwhile."""
+
+    producers: int = 1
+    idempotent_producers: int = 2
+    think_s: float = 0.25
+    acks_all_share: float = 0.8
+
+
+@dataclass(frozen=True, slots=True)
 class Theme:
     """What a schedule is about. Many bugs need several faults of related kinds close together."""
 
@@ -113,6 +123,17 @@ class Theme:
     pauses_s: tuple[float, ...]
     """One of them is the mean time between faults."""
     longest_s: float = _LONG_S
+    always: tuple[Kind, ...] = ()
+    """Kinds that are never left out."""
+    focus: bool = False
+    """All faults are aimed at one partition and its replicas."""
+    pace: Pace = Pace()
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    faults: list[Fault]
+    pace: Pace
 
 
 _THEMES: tuple[tuple[Theme, int], ...] = (
@@ -126,6 +147,20 @@ _THEMES: tuple[tuple[Theme, int], ...] = (
             1.5,
         ),
         2,
+    ),
+    (
+        # One partition's leadership goes back and forth faster than its replicas can follow, while much is written
+        # that nobody waits for: histories part again and again (KIP-101, KIP-279).
+        Theme(
+            (Kind.CUT, Kind.CUT_OUT, Kind.CUT_IN, Kind.ISOLATE, Kind.SLOW, Kind.PAUSE, Kind.MOVE_CONTROLLER),
+            3,
+            (0.15, 0.3),
+            1.5,
+            always=(Kind.MOVE_LEADER,),
+            focus=True,
+            pace=Pace(producers=4, idempotent_producers=1, think_s=0.05, acks_all_share=0.4),
+        ),
+        3,
     ),
     (
         # Controllers change while their requests are under way.
@@ -142,22 +177,23 @@ _THEMES: tuple[tuple[Theme, int], ...] = (
 
 def random_schedule(
     random: Random, brokers: tuple[int, ...], partitions: list[TopicPartition], seconds: float
-) -> list[Fault]:
+) -> Schedule:
     """Faults in the order of time. They overlap; some follow each other at once, some leave time to recover."""
     theme = random.choices([each for each, _ in _THEMES], [weight for _, weight in _THEMES])[0]
-    kinds = random.sample(theme.kinds, random.randint(2, theme.at_most))
+    kinds = [*theme.always, *random.sample(theme.kinds, random.randint(2, theme.at_most))]
     weights = [_WEIGHTS[kind] for kind in kinds]
     pause_s = random.choice(theme.pauses_s)
+    aims = [random.choice(partitions)] if theme.focus else partitions
     faults: list[Fault] = []
     at_s = random.uniform(0.1, 1.5)
     while at_s < seconds:
         kind = random.choices(kinds, weights)[0]
         role = random.choices(list(_ROLE_WEIGHTS), list(_ROLE_WEIGHTS.values()))[0]
-        target = Target(role, random.choice(brokers), random.choice(partitions))
+        target = Target(role, random.choice(brokers), random.choice(aims))
         for_s = 0.0 if kind in _MOMENTARY else _SHORT_S * (theme.longest_s / _SHORT_S) ** random.random()
         faults.append(Fault(at_s, kind, target, random.choice(brokers), for_s, _amount(kind, random)))
         at_s += random.expovariate(1 / pause_s)
-    return faults
+    return Schedule(faults, theme.pace)
 
 
 def _amount(kind: Kind, random: Random) -> int:

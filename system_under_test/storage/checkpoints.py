@@ -49,7 +49,7 @@ def _rows(files: Files, path: str, columns: int) -> list[list[str]]:
     if lines[0].strip() != _VERSION:
         raise CheckpointError(f"{path}: version {lines[0].strip()!r} is not known, only {_VERSION} is")
     rows = [line.split() for line in lines[2:]]
-    if not lines[1].strip().isdigit() or int(lines[1]) != len(rows):
+    if not lines[1].strip().isdecimal() or int(lines[1]) != len(rows):
         raise CheckpointError(f"{path}: {len(rows)} entries, the count says {lines[1].strip()!r}")
     for row in rows:
         if len(row) != columns:

@@ -17,6 +17,7 @@ from system_under_test.protocol.batch import BatchHeader, CorruptBatch, check_cr
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.storage.checkpoints import (
     PARTITION_METADATA,
+    CheckpointError,
     read_partition_metadata,
     write_partition_metadata,
 )
@@ -29,7 +30,7 @@ from system_under_test.storage.retention import segments_to_delete
 from system_under_test.storage.segment import Placed, Segment, StorageWorld
 from system_under_test.storage.validation import REST_AT, AppendOrigin, Batch, validate
 from system_under_test.types import TopicPartition
-from system_under_test.world import Buffer
+from system_under_test.world import Buffer, Files
 
 _log = logging.getLogger(__name__)
 
@@ -69,6 +70,15 @@ DAY_MS = 86_400_000
 
 def _nothing(_: Log) -> None:
     """The default of a log that nobody manages."""
+
+
+def _topic_id(files: Files, path: str) -> uuid.UUID | None:
+    """Unreadable is as good as missing: the controller tells it with the next LeaderAndIsr. The records are worth more."""
+    try:
+        return read_partition_metadata(files, path)
+    except CheckpointError as problem:
+        _log.warning("%s: ignored", problem)
+        return None
 
 
 class Log:
@@ -111,7 +121,7 @@ class Log:
         self._snapshots: ProducerSnapshots = opened.snapshots
         self.opening: RecoveryReport = opened.report
         self.high_watermark = min(max(high_watermark, self.start_offset), self.end_offset)
-        self.topic_id: uuid.UUID | None = read_partition_metadata(world.files, f"{directory}/{PARTITION_METADATA}")
+        self.topic_id: uuid.UUID | None = _topic_id(world.files, f"{directory}/{PARTITION_METADATA}")
         self.last_flush_s = world.clock.monotonic()
         self._world = world
         self._segments = opened.segments

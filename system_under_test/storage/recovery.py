@@ -259,7 +259,7 @@ class _Opening:
                 self.remove_from(segments, number)
                 break
             size = segment.file.size()
-            result = segment.recover()
+            result = segment.recover(segments[number + 1].base_offset if number + 1 < len(segments) else None)
             self.report.recovered_segments.append(segment.base_offset)
             end_offset = result.next_offset
             self._assign_epochs(result.batches)

@@ -75,12 +75,13 @@ class Scan:
     """Why the rest is not valid; None when everything is."""
 
 
-def scan(file: File, size: int, base_offset: int) -> Scan:
+def scan(file: File, size: int, base_offset: int, ends_at: int | None = None) -> Scan:
     """Check every byte of a segment's log, and that its offsets and leader epochs rise.
 
     Base offset and leader epoch lie outside of the CRC. One that jumped up by a flipped bit looks like a gap (which
     compaction may leave) or a new epoch, until the batch behind contradicts it: then the one that jumped is the bad one.
-    Nothing contradicts the last batch of a segment's leader epoch, nor the last one of a log's offset.
+    The last batch's offset is contradicted by the next segment, which begins where this one ends (``ends_at``). Nothing
+    contradicts the last batch of a segment's leader epoch, nor the last one of a log's offset.
     """
     batches: list[Found] = []
     expected, epoch = base_offset, -1
@@ -101,6 +102,10 @@ def scan(file: File, size: int, base_offset: int) -> Scan:
             jumped_from = (expected, epoch) if jumped else None
             expected, epoch = header.next_offset, max(epoch, header.partition_leader_epoch)
             batches.append(found)
+        if ends_at is not None and expected > ends_at and jumped_from is not None:
+            bad = batches.pop()
+            expected, epoch = jumped_from
+            raise BadBatch(bad.position, f"offset {bad.header.base_offset} too high: the next segment is {ends_at}")
         valid_bytes = size
     except BadBatch as bad_batch:
         valid_bytes, problem = bad_batch.position, str(bad_batch)

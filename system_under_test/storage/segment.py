@@ -132,10 +132,10 @@ class Segment:
         self.size = self.file.size()
         self._load_largest_timestamp_entry()
 
-    def recover(self) -> Scan:
-        """Check every byte, cut the log at the first bad batch, write both indexes anew."""
+    def recover(self, ends_at: int | None = None) -> Scan:
+        """Check every byte, cut the log at the first bad batch, write both indexes anew. ``ends_at``: see ``scan``."""
         size = self.file.size()
-        result = scan(self.file, size, self.base_offset)
+        result = scan(self.file, size, self.base_offset, ends_at)
         if result.valid_bytes < size:
             self.file.truncate(result.valid_bytes)
         self._index_anew(result.batches)

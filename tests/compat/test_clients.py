@@ -146,7 +146,7 @@ def test_kafka_python(bootstrap: str) -> None:
                 acks="all" if acks == -1 else acks,
                 compression_type=None if compression == "none" else compression,
                 linger_ms=5,
-                enable_idempotence=False,
+                enable_idempotence=False,  # acks 0 and 1 too; see test_idempotence
             )
             sent = [
                 producer.send("kafka-python", value, partition=partition_of(position))

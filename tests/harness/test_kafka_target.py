@@ -73,7 +73,7 @@ def test_a_fetch_that_fails_leaves_nothing_and_shows_what_maven_said(tmp_path: P
 
 
 def test_the_plans_settings_win() -> None:
-    plan = TargetPlan(brokers=1, settings={"num.io.threads": "9"})
+    plan = TargetPlan(kind="kafka", brokers=1, settings={"num.io.threads": "9"})
     lines = server_properties(plan, 1, "127.0.0.1", 9092, "127.0.0.1:2181", Path("/d")).splitlines()
     assert "num.io.threads=9" in lines
     assert "num.io.threads=4" not in lines
@@ -85,7 +85,7 @@ def test_unknown_targets_and_missing_addresses_are_refused(tmp_path: Path) -> No
         for plan, message in (
             (TargetPlan(kind="pulsar"), "unknown target 'pulsar'"),
             (TargetPlan(kind="existing"), "needs its address"),
-            (TargetPlan(brokers=0), "at least one"),
+            (TargetPlan(kind="kafka", brokers=0), "at least one"),
         ):
             with pytest.raises(TargetError, match=message):
                 make_target(plan, logs=tmp_path, data=tmp_path, fleet=fleet)
@@ -94,10 +94,12 @@ def test_unknown_targets_and_missing_addresses_are_refused(tmp_path: Path) -> No
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LoopbackFleet, Target, Path]]:
     if not os.environ.get("KAFKA_HOME") and cached_kafka() is None:
-        pytest.skip("no Apache Kafka at hand: set KAFKA_HOME, or let 'tidemark run' fetch one by Maven first")
+        pytest.skip(
+            "no Apache Kafka at hand: set KAFKA_HOME, or let 'tidemark run --target kafka' fetch one by Maven first"
+        )
     folder = tmp_path_factory.mktemp("kafka")
     with LoopbackFleet(folder / "registry") as fleet:
-        target = make_target(TargetPlan(), logs=folder / "logs", data=folder / "data", fleet=fleet)
+        target = make_target(TargetPlan(kind="kafka"), logs=folder / "logs", data=folder / "data", fleet=fleet)
         target.start()
         yield fleet, target, folder
         target.stop()

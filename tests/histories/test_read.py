@@ -20,6 +20,7 @@ from histories.recorded import CoverageRow
 from histories.schema import TABLES, Isolation, Phase
 from histories.seal import seal, seal_leftover
 from histories.store import RunStore
+from tests.histories.damage import forget_digests
 
 META = Meta(
     "run",
@@ -42,6 +43,7 @@ def history(tmp_path: Path) -> Path:
 
 def rewrite(part: Path, table: pa.Table) -> None:
     pq.write_table(table, part)
+    forget_digests(part.parent.parent)
 
 
 def test_a_sealed_history_opens_by_itself_or_by_its_run(history: Path) -> None:
@@ -155,6 +157,12 @@ def column(name: str, values: Any) -> Callable[[pa.Table], pa.Table]:
         ("mops", column("op", 1), "column op: 1 is out of range; there are 1 operations"),
         ("mops", column("producer", 1), "column producer: 1 is out of range; there are 1 producers"),
         ("mops", column("producer", -1), "column producer: -1 is out of range"),
+        ("mops", column("offset", -5), "column offset: -5 is out of range"),
+        ("mops", column("offset", 1 << 44), "column offset: 17592186044416 is out of range"),
+        ("mops", column("pos", -1), "column pos: -1 is out of range"),
+        ("mops", column("mop", -1), "column mop: -1 is out of range"),
+        ("mops", column("worker", -1), "column worker: -1 is out of range"),
+        ("ops", column("process", -1), "column process: -1 is out of range"),
         ("coverage", column("key", 5), "column key: 5 is out of range"),
         ("coverage", column("key", -1), "column key: -1 is out of range"),
         ("coverage", column("reason", "weather"), "column reason of key 0, read_committed: 'weather' says not why"),
@@ -168,6 +176,7 @@ def test_a_column_that_holds_what_it_cannot_is_refused(
     part = history / table / "part-00000.parquet"
     changed = change(pq.read_table(part))
     pq.write_table(changed, part, use_dictionary=dictionaries)
+    forget_digests(history)
     meta = json.loads((history / "meta.json").read_text())
     meta["counts"][table] = changed.num_rows
     (history / "meta.json").write_text(json.dumps(meta))

@@ -293,11 +293,26 @@ class Bench:
 
     # -- in a client's place
 
-    async def produce(self, broker_id: int, *values: bytes, acks: int = -1, timeout_s: float = 5.0) -> PartitionResult:
-        """One batch."""
+    async def produce(
+        self,
+        broker_id: int,
+        *values: bytes,
+        acks: int = -1,
+        timeout_s: float = 5.0,
+        producer_id: int = -1,
+        sequence: int = -1,
+    ) -> PartitionResult:
+        """One batch; of an idempotent producer if it has an id."""
+        epoch = 0 if producer_id >= 0 else -1
 
         async def append() -> PartitionResult:
-            batch = encode([(None, value) for value in values], timestamp_ms=1)
+            batch = encode(
+                [(None, value) for value in values],
+                timestamp_ms=1,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+            )
             results = self.brokers[broker_id].replicas.append_records([(KEY, batch)], acks, timeout_s)
             return (results if isinstance(results, list) else await results)[0]
 

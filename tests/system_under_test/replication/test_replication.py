@@ -255,3 +255,43 @@ def test_a_follower_behind_its_leaders_start_begins_anew_there() -> None:
         assert (bench[3].log.start_offset, bench[3].values()) == (2, [(1, b"c")])
 
     run(main(), simulation := Simulation(12))
+
+
+def test_a_duplicate_is_acknowledged_when_its_original_is_committed() -> None:
+    async def main() -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await bench.elect(1, (1, 2, 3))
+        assert (await bench.produce(1, b"a", producer_id=9, sequence=0)).base_offset == 0
+        simulation.cut("broker-1", "broker-2")
+        first = await bench.produce(1, b"b", producer_id=9, sequence=1, timeout_s=0.3)
+        again = await bench.produce(1, b"b", producer_id=9, sequence=1, timeout_s=0.3)
+        assert (first.error, again.error) == (ErrorCode.request_timed_out,) * 2
+        assert bench[1].log.end_offset == 2
+        waiting = asyncio.ensure_future(bench.produce(1, b"b", producer_id=9, sequence=1))
+        gap = await bench.produce(1, b"d", producer_id=9, sequence=3)
+        assert gap.error is ErrorCode.out_of_order_sequence_number
+        await asyncio.sleep(0.2)
+        assert not waiting.done()
+        simulation.heal("broker-1", "broker-2")
+        result = await waiting
+        assert (result.error, result.base_offset, bench[1].log.end_offset) == (ErrorCode.none, 1, 2)
+
+    run(main(), simulation := Simulation(1))
+
+
+def test_a_new_leader_knows_what_producers_sent_to_the_old_one() -> None:
+    async def main() -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await bench.elect(1, (1, 2, 3))
+        for sequence in range(3):
+            await bench.produce(1, b"%d" % sequence, producer_id=9, sequence=sequence)
+        await bench.elect(2, (1, 2, 3))
+        again = [await bench.produce(2, b"%d" % each, producer_id=9, sequence=each) for each in range(3)]
+        assert [(each.error, each.base_offset) for each in again] == [(ErrorCode.none, each) for each in range(3)]
+        gap = await bench.produce(2, b"4", producer_id=9, sequence=4)
+        assert gap.error is ErrorCode.out_of_order_sequence_number
+        assert (await bench.produce(2, b"3", producer_id=9, sequence=3)).base_offset == 3
+
+    run(main(), simulation := Simulation(2))

@@ -78,7 +78,6 @@ def test_the_edges_are_kafkas(universe: Universe, name: str) -> None:
 
 LEFT_OUT = {
     "groups are not there yet": (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47),
-    "idempotence is not there yet": (22, 61),
     "transactions are not there yet": (24, 25, 26, 27, 28, 65, 66),
     "security is not there yet": (17, 29, 30, 31, 36, 50, 51),
     "quotas are not there yet": (48, 49),

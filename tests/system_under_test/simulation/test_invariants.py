@@ -43,6 +43,7 @@ class Puppet:
         self.partitions: Mapping[TopicPartition, Partition] = {T0: self.replica}
 
         self.info: PartitionInfo | None = None
+        self.controller_epoch = 9
 
     def told(self, partition: TopicPartition) -> PartitionInfo | None:
         assert partition == T0
@@ -199,6 +200,18 @@ def test_a_follower_cannot_know_a_watermark_that_no_leader_had(stage: Stage) -> 
     stage.violates("logs-equal-below-watermark")
 
 
+def test_a_leader_may_commit_and_be_deposed_in_one_moment(stage: Stage) -> None:
+    """It was paused, and found both in its inbox. Others find what it committed when they look next."""
+    leader = stage.puppet(1)
+    leader.log.append_as_leader(_batch(b"c"), 0)
+    for each in (2, 3):
+        stage.puppet(each).copy(leader, leader.log.end_offset)
+    leader.log.update_high_watermark(leader.log.end_offset)
+    leader.follow(2, 1)
+    stage.look()
+    assert stage.judge.committed[T0].end == leader.log.end_offset
+
+
 def test_committed_is_kept(stage: Stage) -> None:
     stage.puppet(2).log.truncate_to(1)
     stage.look()
@@ -280,3 +293,67 @@ def test_power_loss_is_forgotten_when_the_isr_is_full_again(stage: Stage) -> Non
     stage.look()
     _lose_power(stage, 2)
     assert stage.judge.void == set()
+
+
+def _numbered(value: bytes, sequence: int) -> bytes:
+    return batch.encode(
+        [Record(0, 1, None, value, ())], producer_id=5, producer_epoch=0, base_sequence=sequence, timestamp_ms=1
+    )
+
+
+def test_a_value_is_committed_once(stage: Stage) -> None:
+    stage.commit(b"c")
+    leader = stage.puppet(1)
+    leader.log.append_as_leader(_batch(b"a"), 0)
+    stage.puppet(2).copy(leader, 4)
+    stage.puppet(3).copy(leader, 4)
+    leader.log.update_high_watermark(4)
+    stage.violates("written-once")
+
+
+@pytest.mark.parametrize("second", [0, 2])
+def test_committed_sequences_have_no_gap(stage: Stage, second: int) -> None:
+    leader = stage.puppet(1)
+    for value, sequence in ((b"c", 0), (b"d", second)):
+        leader.log.producers.clear()
+        leader.log.append_as_leader(_numbered(value, sequence), 0)
+    for each in (2, 3):
+        stage.puppet(each).copy(leader, 4)
+    leader.log.update_high_watermark(4)
+    stage.violates("sequences-without-gaps")
+
+
+def test_a_new_leader_has_to_know_its_producers(stage: Stage) -> None:
+    leader = stage.puppet(1)
+    leader.log.append_as_leader(_numbered(b"c", 0), 0)
+    for each in (2, 3):
+        stage.puppet(each).copy(leader, 3)
+    leader.log.update_high_watermark(3)
+    stage.look()
+    stage.state(2, 1, (2, 3))
+    stage.puppet(2).log.producers.clear()
+    stage.puppet(2).lead(1, (2, 3))
+    stage.violates("producers-are-known")
+
+
+def test_a_producer_id_is_given_once(stage: Stage) -> None:
+    stage.judge.numbered(7)
+    stage.judge.numbered(8)
+    stage.look()
+    stage.judge.numbered(7)
+    stage.violates("producer-id-given-once")
+
+
+def test_what_an_outgoing_controller_tells_ahead_of_its_successor_is_no_step_back(stage: Stage) -> None:
+    def info(leader_epoch: int, controller_epoch: int) -> PartitionInfo:
+        return PartitionInfo(1, leader_epoch, (1, 2, 3), (1, 2, 3), (), controller_epoch, 0)
+
+    puppet = stage.puppet(2)
+    puppet.controller_epoch, puppet.info = 7, info(5, 8)
+    stage.look()
+    puppet.controller_epoch, puppet.info = 8, info(4, 7)
+    stage.look()
+    puppet.info = info(5, 8)
+    stage.look()
+    puppet.info = info(4, 7)
+    stage.violates("epochs-go-forward")
