@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from system_under_test.bugs import Bugs
 from system_under_test.config import BrokerConfig
 from system_under_test.controller.controller import Controller
+from system_under_test.dynamic_config import dynamic_settings
 from system_under_test.failpoints import Failpoints
 from system_under_test.metadata.cache import MetadataCache
 from system_under_test.protocol.api import ApiKey
@@ -31,7 +33,7 @@ from system_under_test.server.peer import Peers
 from system_under_test.storage.log_manager import LogManager, generated_broker_id
 from system_under_test.world import Connection, ConnectionLost, Coordination, CoordinationError, Listener, NoNode, World
 from system_under_test.zookeeper import nodes, registration
-from system_under_test.zookeeper.configs import Configs
+from system_under_test.zookeeper.configs import BROKER_DEFAULT, Configs
 from system_under_test.zookeeper.nodes import BrokerRegistration
 from system_under_test.zookeeper.producer_ids import ProducerIds
 from system_under_test.zookeeper.session import Sessions
@@ -92,10 +94,12 @@ class Broker:
         cluster_id = await registration.cluster_id(zookeeper, self.world.random)
         await self.configs.start()
         broker_id = await self._broker_id(zookeeper)
+        self.config.set_dynamic(dynamic_settings(config, self.configs, broker_id))
         self._context = self._assemble(broker_id, cluster_id)
         self.context.logs.load(self.configs.topics())
         self.configs.on_topic_config(self.context.logs.update_config)
         self.configs.on_topic_config(self.context.controller.topic_config_changed)
+        self.configs.on_broker_config(self._broker_config_changed)
         await self._listen()
         await self._register(zookeeper)
         self.sessions.on_established(self._session_established)
@@ -110,7 +114,7 @@ class Broker:
     def _assemble(self, broker_id: int, cluster_id: str) -> BrokerContext:
         world, config = self.world, self.config
         self.peers = Peers(world.network, self.metadata.endpoint, f"broker-{broker_id}")
-        logs = LogManager(world, config.log_dirs, broker_id, config.raw, cluster_id=cluster_id)
+        logs = LogManager(world, config.log_dirs, broker_id, config.effective, cluster_id=cluster_id)
         replicas = ReplicaManager(
             world,
             broker_id,
@@ -139,6 +143,15 @@ class Broker:
             controller=Controller(world, broker_id, config, self.sessions, self.failpoints),
             producer_ids=ProducerIds(lambda: self.sessions.current, broker_id),
         )
+
+    def _broker_config_changed(self, name: str, _settings: Mapping[str, str]) -> None:
+        if name not in (BROKER_DEFAULT, str(self.broker_id)):
+            return
+        unclean_before = self.config.unclean_leader_election_enable
+        self.config.set_dynamic(dynamic_settings(self.config, self.configs, self.broker_id))
+        self.context.logs.update_defaults(self.config.effective, self.configs.topic)
+        if self.config.unclean_leader_election_enable and not unclean_before:
+            self.context.controller.unclean_election_enabled()
 
     def _task(self, work: object, name: str) -> asyncio.Task[None]:
         assert asyncio.iscoroutine(work)

@@ -121,6 +121,33 @@ SETTINGS: tuple[Setting, ...] = (
 )
 _BY_NAME = {setting.name: setting for setting in SETTINGS}
 
+DYNAMIC = frozenset(
+    {
+        "compression.type",
+        "log.cleaner.delete.retention.ms",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.index.size.max.bytes",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.preallocate",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "log.segment.delete.delay.ms",
+        "message.max.bytes",
+        "min.insync.replicas",
+        "unclean.leader.election.enable",
+    }
+)
+"""What can be changed while a broker runs, as in Kafka: the defaults of topics' configurations. (Kafka can also change
+listeners, threads and security, which are not here or not changeable.)"""
+
 
 @dataclass(frozen=True, slots=True)
 class ListenerAddress:
@@ -130,13 +157,18 @@ class ListenerAddress:
 
 
 class BrokerConfig:
-    """Settings by attribute, as read; :attr:`raw` has the texts that were given."""
+    """Settings by attribute, as read; :attr:`raw` has the texts that were given.
+
+    Whoever holds it sees dynamic settings change: :meth:`set_dynamic` is the broker's alone.
+    """
 
     def __init__(self, given: Mapping[str, str]) -> None:
         unknown = sorted(name for name in given if name not in _BY_NAME)
         if unknown:
-            raise ConfigError(_unknown(unknown[0]))
+            raise ConfigError(unknown_setting(unknown[0]))
         self.raw: Mapping[str, str] = dict(given)
+        self.effective: Mapping[str, str] = self.raw
+        """With the dynamic settings above them."""
         self._values: dict[str, Any] = {}
         for setting in SETTINGS:
             self._values[setting.name.replace(".", "_")] = _read(setting, given.get(setting.name, setting.default))
@@ -160,6 +192,14 @@ class BrokerConfig:
         except KeyError:
             raise AttributeError(f"there is no setting {name.replace('_', '.')!r}") from None
 
+    def set_dynamic(self, given: Mapping[str, str]) -> None:
+        """Replace all dynamic settings; ``given`` has been checked."""
+        assert given.keys() <= DYNAMIC, given
+        effective = {**self.raw, **given}
+        read = {name: _read(_BY_NAME[name], effective.get(name, _BY_NAME[name].default)) for name in DYNAMIC}
+        self.effective = effective
+        self._values.update({name.replace(".", "_"): value for name, value in read.items()})
+
     def with_changes(self, changes: Mapping[str, str]) -> BrokerConfig:
         return BrokerConfig({**self.raw, **changes})
 
@@ -176,12 +216,16 @@ def parse_properties(text: str, source: str) -> dict[str, str]:
             raise ConfigError(f"{source}:{number}: expected name=value, got {stripped!r}")
         name = name.strip()
         if name not in _BY_NAME:
-            raise ConfigError(f"{source}:{number}: {_unknown(name)}")
+            raise ConfigError(f"{source}:{number}: {unknown_setting(name)}")
         found[name] = value.strip()
     return found
 
 
-def _unknown(name: str) -> str:
+def is_setting(name: str) -> bool:
+    return name in _BY_NAME
+
+
+def unknown_setting(name: str) -> str:
     near = difflib.get_close_matches(name, _BY_NAME, n=1, cutoff=0.5)
     return f"unknown setting {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 

@@ -110,23 +110,25 @@ class Admin:
             resource = client.make(api, "AlterConfigsResource", resource_type=kind, resource_name=name, configs=entries)
             return client.request(api, resources=(resource,), validate_only=False)
 
-        _refuse(self._of_controller(ask).responses, lambda each: each.resource_name)
+        answer = self._of_broker(int(name), ask) if kind == BROKER and name else self._of_controller(ask)
+        _refuse(answer.responses, lambda each: each.resource_name or "all brokers")
 
     def _overrides(self, kind: int, name: str) -> list[tuple[str, str]]:
         api = ApiKey.DESCRIBE_CONFIGS
-        client = connect(self._bootstrap)
-        try:
+
+        def ask(client: WireClient) -> Any:
             resource = client.make(
                 api, "DescribeConfigsResource", resource_type=kind, resource_name=name, configuration_keys=None
             )
-            answer = client.request(api, resources=(resource,), include_synonyms=False)
-        finally:
-            client.close()
+            return client.request(api, resources=(resource,), include_synonyms=False)
+
+        answer = self._of_broker(int(name) if kind == BROKER and name else None, ask)
         (result,) = answer.results
         if result.error_code is not ErrorCode.none:
             raise TargetError(f"{name}: {result.error_code.name}: {result.error_message or ''}".rstrip(": "))
-        dynamic = (1, 2, 3)  # of a topic, of a broker, of all brokers
-        return sorted((each.name, each.value) for each in result.configs if each.config_source in dynamic)
+        # Of a topic, of all brokers, or of this one: not what it inherits.
+        source = 1 if kind == TOPIC else 2 if name else 3
+        return sorted((each.name, each.value) for each in result.configs if each.config_source == source)
 
     # -- leaders and replicas
 
@@ -203,6 +205,20 @@ class Admin:
                     client.make(ApiKey.METADATA, "MetadataRequestTopic", name=name, topic_id=None) for name in names
                 )
             return client.metadata(wanted)
+        finally:
+            client.close()
+
+    def _of_broker(self, broker: int | None, ask: Any) -> Any:
+        """Of this broker, which alone speaks for its own settings; None: of any."""
+        client = connect(self._bootstrap)
+        try:
+            if broker is not None:
+                nodes = {each.node_id: (each.host, each.port) for each in client.metadata(()).brokers}
+                if broker not in nodes:
+                    raise TargetError(f"broker {broker} is not there; there are {_joined(sorted(nodes))}")
+                client.close()
+                client = WireClient(*nodes[broker])
+            return ask(client)
         finally:
             client.close()
 

@@ -140,7 +140,11 @@ def _delete_topic(options: argparse.Namespace) -> int:
 def _resource(options: argparse.Namespace) -> tuple[int, str]:
     from harness.cluster.admin import BROKER, TOPIC
 
-    return (TOPIC, options.topic) if options.topic is not None else (BROKER, options.broker)
+    if options.topic is not None:
+        return TOPIC, options.topic
+    if options.broker and not options.broker.isdigit():
+        raise UsageError(f"--broker {options.broker}: expected a broker's id, or '' for all brokers")
+    return BROKER, options.broker
 
 
 def _describe_configs(options: argparse.Namespace) -> int:
@@ -156,7 +160,8 @@ def _alter_configs(options: argparse.Namespace) -> int:
         raise UsageError("nothing to change: give --add NAME=VALUE or --delete NAME")
     kind, name = _resource(options)
     _admin(options).alter_configs(kind, name, changes)
-    print(f"Completed updating config for {name or 'all brokers'}.")
+    whose = f"topic {name}" if options.topic is not None else f"broker {name}" if name else "all brokers"
+    print(f"Completed updating config for {whose}.")
     return 0
 
 

@@ -1,7 +1,9 @@
-"""AlterConfigs: versions 0 to 2. Replaces *all* overrides of a topic by those given (IncrementalAlterConfigs is kinder).
+"""AlterConfigs: versions 0 to 2. Replaces *all* overrides of a topic, or all dynamic settings of a broker, by those given
+(IncrementalAlterConfigs is kinder).
 
-Served by every broker, as in Kafka with ZooKeeper. Brokers learn of the change by a notification in ZooKeeper. Settings of brokers
-cannot be changed while they run: refused with INVALID_REQUEST, which is Kafka's answer for settings that are not dynamic.
+Served by every broker, as in Kafka with ZooKeeper. Brokers learn of the change by a notification in ZooKeeper. A broker changes its
+own settings only, and those of all brokers (the empty name); one that is not dynamic, or has a value that cannot be, is
+refused with INVALID_REQUEST. Other than in Kafka, which keeps them for plugins, unknown names are refused (INVALID_CONFIG).
 """
 
 from __future__ import annotations
@@ -11,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from system_under_test.apis.admin import NO_THROTTLE, in_time
 from system_under_test.apis.config_entries import ResourceType
+from system_under_test.config import is_setting, unknown_setting
+from system_under_test.dynamic_config import problem_with
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.messages import Body, Reply, Request
 from system_under_test.storage.config import ConfigError, LogConfig
+from system_under_test.zookeeper.configs import BROKER_DEFAULT
 from system_under_test.zookeeper.topics import check_name
 
 if TYPE_CHECKING:
@@ -64,8 +69,8 @@ async def _change(
     broker: BrokerContext, resource: Body, update_of: Callable[[Body], Update], validate_only: bool
 ) -> None:
     if resource.resource_type == ResourceType.BROKER:
-        names = ", ".join(sorted(each.name for each in resource.configs))
-        raise ApiError(ErrorCode.invalid_request, f"Cannot update these configs dynamically: {names}")
+        await _change_broker(broker, resource, update_of(resource), validate_only)
+        return
     if resource.resource_type != ResourceType.TOPIC:
         raise ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
     topic = resource.resource_name
@@ -77,7 +82,7 @@ async def _change(
     def checked(before: Mapping[str, str]) -> Mapping[str, str]:
         after = update(before)
         try:
-            LogConfig.of(broker.config.raw, after)
+            LogConfig.of(broker.config.effective, after)
         except ConfigError as error:
             raise ApiError(ErrorCode.invalid_config, str(error)) from None
         return after
@@ -87,6 +92,41 @@ async def _change(
         checked(broker.configs.topic(topic))
     else:
         await broker.configs.change(f"topics/{topic}", checked)
+
+
+async def _change_broker(broker: BrokerContext, resource: Body, update: Update, validate_only: bool) -> None:
+    name = broker_name(broker, resource.resource_name)
+
+    def checked(before: Mapping[str, str]) -> Mapping[str, str]:
+        after = update(before)
+        for each, value in sorted(after.items()):
+            if before.get(each) == value:
+                continue  # whoever wrote it: it must not keep others from being changed
+            if not is_setting(each):
+                raise ApiError(ErrorCode.invalid_config, unknown_setting(each))
+            problem = problem_with(broker.config, each, value)
+            if problem is not None:
+                raise ApiError(ErrorCode.invalid_request, problem)
+        return after
+
+    if validate_only:
+        await broker.configs.refresh_brokers([name])
+        checked(broker.configs.broker(name))
+    else:
+        await broker.configs.change(f"brokers/{name}", checked)
+
+
+def broker_name(broker: BrokerContext, given: str) -> str:
+    """Whose settings are meant: this broker's, or everybody's."""
+    if given == "":
+        return BROKER_DEFAULT
+    if not given.lstrip("-").isdigit():
+        raise ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {given}")
+    if int(given) != broker.broker_id:
+        raise ApiError(
+            ErrorCode.invalid_request, f"Unexpected broker id, expected {broker.broker_id}, but received {given}"
+        )
+    return str(broker.broker_id)
 
 
 def _answer(request: Request, outcomes: list[tuple[Body, ApiError | None]]) -> Body:

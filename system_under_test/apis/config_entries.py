@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from system_under_test.config import SETTINGS, BrokerConfig
+from system_under_test.config import DYNAMIC, SETTINGS, BrokerConfig
 from system_under_test.storage.config import TOPIC_CONFIGS, LogConfig, TopicConfig
 
 
@@ -18,6 +18,8 @@ class ResourceType(IntEnum):
 
 class Source(IntEnum):
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -50,19 +52,38 @@ class Entry:
     doc: str
 
 
-def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
-    """Every setting of a topic with these overrides, on a broker with this configuration."""
-    effective = LogConfig.of(config.raw, overrides)
-    return [_topic_entry(each, config.raw, overrides, getattr(effective, each.field)) for each in TOPIC_CONFIGS]
+Layer = tuple[Source, Mapping[str, str]]
+"""Texts of settings by name, and where they stand."""
 
 
-def _topic_entry(setting: TopicConfig, broker: Mapping[str, str], overrides: Mapping[str, str], value: object) -> Entry:
+def topic_entries(
+    config: BrokerConfig, overrides: Mapping[str, str], own: Mapping[str, str], everybodys: Mapping[str, str]
+) -> list[Entry]:
+    """Every setting of a topic with these overrides, on a broker with this configuration and these dynamic settings."""
+    effective = LogConfig.of(config.effective, overrides)
+    layers = _layers(config, own, everybodys)
+    return [_topic_entry(each, layers, overrides, getattr(effective, each.field)) for each in TOPIC_CONFIGS]
+
+
+def _layers(config: BrokerConfig, own: Mapping[str, str], everybodys: Mapping[str, str]) -> list[Layer]:
+    """The strongest first."""
+    return [
+        (Source.DYNAMIC_BROKER, own),
+        (Source.DYNAMIC_DEFAULT_BROKER, everybodys),
+        (Source.STATIC_BROKER, config.raw),
+    ]
+
+
+def _found(name: str, layers: Iterable[Layer]) -> list[Synonym]:
+    return [Synonym(name, texts[name], source) for source, texts in layers if texts.get(name, "").strip()]
+
+
+def _topic_entry(setting: TopicConfig, layers: list[Layer], overrides: Mapping[str, str], value: object) -> Entry:
     synonyms: list[Synonym] = []
     if setting.name in overrides:
         synonyms.append(Synonym(setting.name, overrides[setting.name], Source.TOPIC))
     for name, _ in setting.synonyms:
-        if broker.get(name, "").strip():
-            synonyms.append(Synonym(name, broker[name], Source.STATIC_BROKER))
+        synonyms += _found(name, layers)
     default_name = setting.synonyms[-1][0] if setting.synonyms else setting.name
     synonyms.append(Synonym(default_name, setting.default, Source.DEFAULT))
     return Entry(
@@ -76,20 +97,37 @@ def _topic_entry(setting: TopicConfig, broker: Mapping[str, str], overrides: Map
     )
 
 
-def broker_entries(config: BrokerConfig) -> list[Entry]:
-    """Every setting of a broker. None of them can be changed while it runs."""
+def broker_entries(config: BrokerConfig, own: Mapping[str, str], everybodys: Mapping[str, str]) -> list[Entry]:
+    """Every setting of a broker, whose own dynamic settings and those of all brokers these are."""
+    layers = _layers(config, own, everybodys)
     found: list[Entry] = []
     for setting in sorted(SETTINGS, key=lambda each: each.name):
-        synonyms = []
-        if setting.name in config.raw:
-            synonyms.append(Synonym(setting.name, config.raw[setting.name], Source.STATIC_BROKER))
+        synonyms = _found(setting.name, layers)
         if setting.default is not None:
             synonyms.append(Synonym(setting.name, setting.default, Source.DEFAULT))
         value = getattr(config, setting.name.replace(".", "_"))
         source = synonyms[0].source if synonyms else Source.DEFAULT
-        kind = _type(setting.name, value)
-        found.append(Entry(setting.name, _text(value), source, True, tuple(synonyms), kind, setting.doc))
+        kind, read_only = _type(setting.name, value), setting.name not in DYNAMIC
+        found.append(Entry(setting.name, _text(value), source, read_only, tuple(synonyms), kind, setting.doc))
     return found
+
+
+def default_entries(everybodys: Mapping[str, str]) -> list[Entry]:
+    """What was set for all brokers."""
+    source = Source.DYNAMIC_DEFAULT_BROKER
+    return [
+        Entry(
+            each.name,
+            text,
+            source,
+            False,
+            (Synonym(each.name, text, source),),
+            _type(each.name, each.read(text)),
+            each.doc,
+        )
+        for each in sorted(SETTINGS, key=lambda each: each.name)
+        if each.name in DYNAMIC and (text := everybodys.get(each.name)) is not None
+    ]
 
 
 def _text(value: object) -> str | None:

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from system_under_test.apis.admin import NO_THROTTLE, in_time, not_controller, twice
 from system_under_test.apis.config_entries import topic_entries
+from system_under_test.dynamic_config import layers
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.messages import Body, Maker, Reply, Request
@@ -89,7 +90,7 @@ def _overrides(broker: BrokerContext, asked: Body) -> dict[str, str]:
         raise ApiError(ErrorCode.invalid_config, f"Null value not supported for topic configs: {', '.join(nulls)}")
     overrides = {each.name: each.value for each in asked.configs}
     try:
-        LogConfig.of(broker.config.raw, overrides)
+        LogConfig.of(broker.config.effective, overrides)
     except ConfigError as error:
         raise ApiError(ErrorCode.invalid_config, str(error)) from None
     return overrides
@@ -124,7 +125,7 @@ def _result(broker: BrokerContext, make: Maker, name: str, outcome: Created | Ap
                 config_source=int(each.source),
                 is_sensitive=False,
             )
-            for each in topic_entries(broker.config, outcome.overrides)
+            for each in topic_entries(broker.config, outcome.overrides, *layers(broker.configs, broker.broker_id))
         )
     return make(
         "CreatableTopicResult",

@@ -1,7 +1,7 @@
 """DescribeConfigs: versions 1 to 4. Settings of topics and of this broker, with where each comes from.
 
-A broker describes itself only (INVALID_REQUEST for another's id). The empty broker name, the defaults of the cluster, has no
-entries, as brokers have no dynamic settings here. Left out: loggers (INVALID_REQUEST), sensitive values (there are none).
+A broker describes itself only (INVALID_REQUEST for another's id). The empty broker name stands for all brokers: what was set for
+all of them while they ran. Left out: loggers (INVALID_REQUEST), sensitive values (there are none).
 """
 
 from __future__ import annotations
@@ -9,10 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from system_under_test.apis.admin import LEAST_TIMEOUT_S, NO_THROTTLE, in_time
-from system_under_test.apis.config_entries import Entry, ResourceType, broker_entries, topic_entries
+from system_under_test.apis.alter_configs import broker_name
+from system_under_test.apis.config_entries import (
+    Entry,
+    ResourceType,
+    broker_entries,
+    default_entries,
+    topic_entries,
+)
+from system_under_test.dynamic_config import layers
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.messages import Body, Maker, Reply, Request
+from system_under_test.zookeeper.configs import BROKER_DEFAULT
 from system_under_test.zookeeper.topics import check_name
 
 if TYPE_CHECKING:
@@ -41,15 +50,15 @@ async def _entries(broker: BrokerContext, resource: Body) -> list[Entry]:
         if not broker.metadata.partitions(name):
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
         await in_time(broker.configs.refresh([name]), LEAST_TIMEOUT_S)
-        return topic_entries(broker.config, broker.configs.topic(name))
+        return topic_entries(broker.config, broker.configs.topic(name), *layers(broker.configs, broker.broker_id))
     if resource.resource_type == ResourceType.BROKER:
-        if name == "":
-            return []
-        if name != str(broker.broker_id):
-            raise ApiError(
-                ErrorCode.invalid_request, f"Unexpected broker id, expected {broker.broker_id}, but received {name}"
-            )
-        return broker_entries(broker.config)
+        broker_id = str(broker.broker_id)
+        whose = broker_name(broker, name)
+        await in_time(broker.configs.refresh_brokers([broker_id, BROKER_DEFAULT]), LEAST_TIMEOUT_S)
+        own, everybodys = layers(broker.configs, broker.broker_id)
+        return (
+            default_entries(everybodys) if whose == BROKER_DEFAULT else broker_entries(broker.config, own, everybodys)
+        )
     raise ApiError(ErrorCode.invalid_request, f"Unsupported resource type: {resource.resource_type}")
 
 

@@ -1,6 +1,7 @@
-"""IncrementalAlterConfigs: versions 0 and 1. Sets, deletes, appends to or subtracts from single overrides of a topic.
+"""IncrementalAlterConfigs: versions 0 and 1. Sets, deletes, appends to or subtracts from single overrides of a topic, or
+dynamic settings of a broker.
 
-Appending and subtracting are for settings that are lists. Settings of brokers: as in AlterConfigs.
+Appending and subtracting are for settings that are lists. What a broker refuses is said in AlterConfigs.
 """
 
 from __future__ import annotations
@@ -22,9 +23,14 @@ if TYPE_CHECKING:
 API = ApiKey.INCREMENTAL_ALTER_CONFIGS
 VERSIONS = range(2)
 
-_DEFAULTS = {each.name: each.default for each in TOPIC_CONFIGS}
+_DEFAULTS = {each.name: each.default for each in TOPIC_CONFIGS} | {"log.cleanup.policy": "delete"}
 _LISTS = frozenset(
-    {"cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+    {
+        "cleanup.policy",
+        "log.cleanup.policy",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    }
 )
 
 

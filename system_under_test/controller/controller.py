@@ -135,6 +135,11 @@ class Controller:
         if self._term is not None and overrides.get("unclean.leader.election.enable", "").strip().lower() == "true":
             self._enqueue(self._term, UncleanElectionEnabled(topic))
 
+    def unclean_election_enabled(self) -> None:
+        """By default, for topics that do not say."""
+        if self._term is not None:
+            self._enqueue(self._term, UncleanElectionEnabled(None))
+
     async def controlled_shutdown(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
         """What the broker still leads: nobody else could take it."""
         return await self._ask(lambda term: term.membership.controlled_shutdown(broker, broker_epoch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -24,7 +24,7 @@ class Core:
     context: ControllerContext
     store: ControllerStore
     channels: Channels
-    unclean_by_default: bool
+    unclean_by_default: Callable[[], bool]
     """``unclean.leader.election.enable`` of the broker, for topics that do not say."""
 
     def batch(self) -> RequestBatch:

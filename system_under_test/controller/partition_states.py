@@ -187,7 +187,7 @@ class PartitionStateMachine:
             }
         )
         configs = await asyncio.gather(*(self._core.store.topic_config(topic) for topic in needy))
-        default = "true" if self._core.unclean_by_default else "false"
+        default = "true" if self._core.unclean_by_default() else "false"
         return frozenset(
             topic
             for topic, config in zip(needy, configs, strict=True)

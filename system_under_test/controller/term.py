@@ -91,8 +91,9 @@ class Term:
         channels = Channels(
             make_peers(self.context.endpoint), config.controller_socket_timeout_ms / 1000, failpoints, self._answered
         )
-        unclean: bool = config.unclean_leader_election_enable
-        self._core = Core(broker_id, self.context, self._store, channels, unclean)
+        self._core = Core(
+            broker_id, self.context, self._store, channels, lambda: bool(config.unclean_leader_election_enable)
+        )
         self._partitions = PartitionStateMachine(self._core)
         self._replicas = ReplicaStateMachine(self._core)
         self._deletion = TopicDeletion(self._core, self._partitions, self._replicas)

@@ -233,6 +233,12 @@ class LogManager:
         for name, value in _CHECKPOINTS:
             self._checkpoint(log_dir, name, value)
 
+    def update_defaults(self, defaults: Mapping[str, str], topic_config: Callable[[str], Mapping[str, str]]) -> None:
+        """The broker's own settings have changed."""
+        self._defaults = dict(defaults)
+        for topic in sorted({partition.topic for partition in self._logs}):
+            self.update_config(topic, topic_config(topic))
+
     def update_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         config = LogConfig.of(self._defaults, overrides)
         for partition, log in self._logs.items():

@@ -95,6 +95,10 @@ class Configs:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
+    async def refresh_brokers(self, brokers: Iterable[str]) -> None:
+        """Read the dynamic settings of these brokers now."""
+        await self._read([f"brokers/{broker}" for broker in brokers])
+
     async def refresh(self, topics: Iterable[str]) -> None:
         """Read these topics' overrides now: a topic that was just made may have come and gone before."""
         await self._read([f"topics/{topic}" for topic in sorted(set(topics))])

@@ -30,7 +30,12 @@ from system_under_test.protocol import batch
 from system_under_test.protocol.api import ApiKey
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.types import TopicPartition as Place
-from system_under_test.zookeeper.nodes import PREFERRED_REPLICA_ELECTION, encode_partition_list
+from system_under_test.zookeeper.nodes import (
+    PREFERRED_REPLICA_ELECTION,
+    TopicAssignment,
+    encode_partition_list,
+    topic_path,
+)
 
 DEADLINE_S = 20.0
 IDS = (0, 1, 2)
@@ -45,6 +50,14 @@ class Stage:
         self._admin = Admin(target.bootstrap)
         self._background = ThreadPoolExecutor(1, thread_name_prefix="producer")
         self._addresses = dict(zip(IDS, target.bootstrap.split(","), strict=True))
+
+        self._zookeeper = KazooClient(hosts=target.zookeeper_connect)
+        self._zookeeper.start(timeout=DEADLINE_S)
+
+    def close(self) -> None:
+        self._background.shutdown(cancel_futures=True)
+        self._zookeeper.stop()
+        self._zookeeper.close()
 
     # -- looking
 
@@ -125,15 +138,16 @@ class Stage:
         if first != replicas:
             self._admin.reassign({topic: {0: replicas}})
             wait_until(
-                lambda: any(f"Replicas: {','.join(map(str, replicas))}\t" in line for line in self._described(topic)),
+                lambda: self._assigned(topic) == replicas,
                 DEADLINE_S,
-                lambda: f"the replicas of {topic} should be {replicas}: {self._described(topic)}",
+                lambda: f"the replicas of {topic} should be {replicas}, and are {self._assigned(topic)}",
             )
         self.await_leader(topic, leader)
         self.await_isr(topic, set(replicas))
 
-    def _described(self, topic: str) -> list[str]:
-        return list(self._admin.describe_topics([topic]))
+    def _assigned(self, topic: str) -> tuple[int, ...]:
+        """As ZooKeeper has it: brokers hear of a topic one after the other."""
+        return TopicAssignment.decode(topic, self._zookeeper.get(topic_path(topic))[0]).partitions[0]
 
     def append(self, broker: int, topic: str, *values: bytes, acks: int = -1) -> list[int]:
         """Produce each value by itself at this broker, which leads or is about to; their offsets."""
@@ -157,13 +171,7 @@ class Stage:
             assert time.monotonic() < deadline, f"{client.address} still does not lead {topic}"
 
     def elect_preferred(self, topic: str, leader: int) -> None:
-        zookeeper = KazooClient(hosts=self.target.zookeeper_connect)
-        zookeeper.start(timeout=DEADLINE_S)
-        try:
-            zookeeper.create(PREFERRED_REPLICA_ELECTION, encode_partition_list([Place(topic, 0)]))
-        finally:
-            zookeeper.stop()
-            zookeeper.close()
+        self._zookeeper.create(PREFERRED_REPLICA_ELECTION, encode_partition_list([Place(topic, 0)]))
         self.await_leader(topic, leader)
 
     def kill(self, broker: int) -> None:
@@ -209,6 +217,10 @@ def staged(folder: Path, bugs: Sequence[str]) -> Iterator[Stage]:
         target = ShippedTarget(plan, logs=folder / "logs", data=folder / "data", fleet=fleet)
         try:
             target.start()
-            yield Stage(target, folder / "data")
+            stage = Stage(target, folder / "data")
+            try:
+                yield stage
+            finally:
+                stage.close()
         finally:
             target.stop()

@@ -150,7 +150,6 @@ def test_single_overrides_are_changed() -> None:
                 changed("t", [("flush.ms", Operation.SET, "1"), ("flush.ms", Operation.SET, "2")]),
                 ErrorCode.invalid_request,
             ),
-            (changed("1", [("log.retention.ms", Operation.SET, "1")], BROKER), ErrorCode.invalid_request),
         ):
             answer = await brokers.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, build)
             assert [each.error_code for each in answer.responses] == [code]
