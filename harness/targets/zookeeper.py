@@ -17,7 +17,7 @@ from harness.targets.logs import tail
 from harness.targets.waiting import wait_until
 
 _NEEDED = ("zookeeper-", "netty-", "slf4j-api-", "log4j-", "metrics-core-", "snappy-java-", "commons-io-")
-_TICK_MS = 500
+_TICK_MS = 100
 _NODE = "zookeeper-1"
 
 _LOGGING = """\
