@@ -49,8 +49,7 @@ _RETRY_AFTER_S = 0.01
 class _Client:
     """The least that a producer can be: it asks who leads when it does not know, and never waits longer than it must.
 
-    librdkafka looks for a new leader about once in a second as long as metadata names one that is dead, so it would
-    measure itself.
+    librdkafka looks for a new leader more seldom as long as metadata names one that is dead: it would measure itself.
     """
 
     def __init__(self, bootstrap: str, topic: str, partition: int) -> None:
