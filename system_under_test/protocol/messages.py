@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.index import KioIndexError, load_payload_module, load_request_schema, load_response_schema
 from kio.schema.index import PayloadEntityType
@@ -45,8 +45,7 @@ class ConnectionInfo:
     listener: str
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     api: ApiKey
     version: int
     correlation_id: int
@@ -64,8 +63,7 @@ class Request:
         return maker(self.api, self.version)
 
 
-@dataclass(frozen=True, slots=True)
-class RawResponse:
+class RawResponse(NamedTuple):
     """A body that was encoded by hand."""
 
     buffers: list[Buffer]
@@ -84,8 +82,7 @@ Reply = Answer | asyncio.Future[Answer] | None
 None where Kafka sends nothing (acks=0)."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestStart:
+class RequestStart(NamedTuple):
     """The fields that stand first in every request header, whatever its version."""
 
     api_key: int

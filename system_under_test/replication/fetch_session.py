@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
+from typing import NamedTuple
 
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch_response import FetchResponseData, NodeEndpoint, PartitionData, TopicData
@@ -60,8 +61,7 @@ class FetchSession:
     """What the next request must carry."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchContext:
+class FetchContext(NamedTuple):
     """What one request asks for, after its session was consulted."""
 
     asked: list[FetchPartition]

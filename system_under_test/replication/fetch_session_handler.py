@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.replication.fetch_session import INITIAL_EPOCH, LARGEST_EPOCH, SESSIONLESS_ID
 from system_under_test.types import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """What a follower asks of one partition."""
 
     topic_id: uuid.UUID
@@ -23,8 +22,7 @@ class Wanted:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest:
+class SessionRequest(NamedTuple):
     session_id: int
     epoch: int
     send: Mapping[TopicPartition, Wanted]

@@ -181,13 +181,14 @@ class Fetcher:
         context = self._context
         timeout_s = context.config.replica_socket_timeout_ms / 1000
         while True:
-            if not self._ready():
+            asked = self._ready()
+            if not asked:
                 await self._idle()
                 continue
             try:
                 if context.failpoints.on:
                     await context.failpoints.reach("follower.fetch", peer=self._leader_id)
-                asked = self._ready()
+                    asked = self._ready()
                 max_bytes = context.config.replica_fetch_max_bytes
                 wanted = {key: each.wanted(max_bytes) for key, each in asked.items()}
                 body = self._request(self._session.next_request(wanted))

@@ -10,6 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.fetch_response import EpochEndOffset, LeaderIdAndEpoch, PartitionData
@@ -21,8 +22,7 @@ from system_under_test.types import TopicPartition
 NO_TOPIC_ID = uuid.UUID(int=0)
 
 
-@dataclass(frozen=True, slots=True)
-class FetchParams:
+class FetchParams(NamedTuple):
     replica_id: int
     """-1 for consumers; below that for debugging ones."""
     broker_epoch: int

@@ -12,7 +12,7 @@ import pkgutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from system_under_test import apis
 from system_under_test.protocol.api import ApiKey
@@ -57,8 +57,7 @@ def served() -> dict[int, Api]:
     return dict(sorted(found.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatched:
+class Dispatched(NamedTuple):
     """Which answer belongs to which request."""
 
     api: ApiKey

@@ -12,6 +12,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from system_under_test.protocol.batch import BatchHeader, CorruptBatch, check_crc, headers
 from system_under_test.protocol.errors import ApiError, ErrorCode
@@ -43,8 +44,7 @@ class OffsetOutOfRange(ApiError):
         super().__init__(ErrorCode.offset_out_of_range, f"{offset} is not within {start_offset} and {end_offset}")
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     first_offset: int
     last_offset: int
     max_timestamp: int
