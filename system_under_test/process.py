@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -56,6 +57,9 @@ async def run(config: BrokerConfig) -> int:
         return 1
     await control.start()
     metrics = await _metrics(broker)
+    # What is there now (modules, schemas, settings) stays: the collector need not look at it during requests.
+    gc.collect()
+    gc.freeze()
     print(f"READY broker {broker.broker_id} at {', '.join(config.listeners)}", flush=True)
     stopped = asyncio.create_task(stop.wait())
     failed = asyncio.create_task(broker.wait())

@@ -18,6 +18,8 @@ _LEAST_READ_BYTES = 16 * 1024
 """Never offer the kernel less room than this."""
 _UNREAD_LIMIT_BYTES = 1024 * 1024
 """With so much unread the socket is left alone, and TCP slows the sender down."""
+_KEPT_BUFFER_BYTES = 4 * 1024 * 1024
+"""A larger one is given up when it is empty. Batches of 1 MB must not make it grow anew each time."""
 _UNSENT_LIMIT_BYTES = 1024 * 1024
 _CONNECT_TIMEOUT_S = 10.0
 
@@ -65,13 +67,15 @@ class RealConnection(asyncio.BufferedProtocol):
         return memoryview(self._buffer)[self._end :]
 
     def _make_room(self, unread: int, need: int) -> None:
-        size = len(self._buffer)
-        if size < unread + need:
-            size = max(2 * size, unread + need)
-        # A new one, never resized: whoever still looks at the old one keeps it whole.
-        fresh = bytearray(size)
-        fresh[:unread] = memoryview(self._buffer)[self._start : self._end]
-        self._buffer = fresh
+        """Nobody looks at the buffer but the transport, and that only until it says :meth:`buffer_updated`."""
+        view = memoryview(self._buffer)
+        rest = view[self._start : self._end]
+        if len(self._buffer) >= unread + need:
+            view[:unread] = rest  # moved down: a new buffer would have to be zeroed first
+        else:
+            fresh = bytearray(max(2 * len(self._buffer), unread + need))
+            fresh[:unread] = rest
+            self._buffer = fresh
         self._start, self._end = 0, unread
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -133,7 +137,7 @@ class RealConnection(asyncio.BufferedProtocol):
         self._start = start + n
         if self._reading_paused and self._end - self._start < _UNREAD_LIMIT_BYTES // 2:
             self._resume_reading()
-        if self._start == self._end and len(self._buffer) > _UNREAD_LIMIT_BYTES:
+        if self._start == self._end and len(self._buffer) > _KEPT_BUFFER_BYTES:
             self._buffer = bytearray(_FIRST_BUFFER_BYTES)  # one huge request must not keep its memory for good
             self._start = self._end = 0
         return data
@@ -153,10 +157,9 @@ class RealConnection(asyncio.BufferedProtocol):
             raise ConnectionLost(*(self._lost.args if self._lost else (f"{self._peer} is closed",)))
         # uvloop keeps what it is given until the end of this turn: what may change is copied.
         if len(buffers) == 1:
-            only = buffers[0]
-            transport.write(only if type(only) is bytes else bytes(only))
+            transport.write(_unchanging(buffers[0]))
         else:
-            transport.writelines([each if type(each) is bytes else bytes(each) for each in buffers])
+            transport.writelines([_unchanging(each) for each in buffers])
 
     async def drain(self) -> None:
         if self._lost is not None:
@@ -237,6 +240,12 @@ class RealNetwork:
         listener = RealListener(serve)
         await listener.start(host, port)
         return listener
+
+
+def _unchanging(buffer: Buffer) -> Buffer:
+    if type(buffer) is bytes or (type(buffer) is memoryview and type(buffer.obj) is bytes):
+        return buffer
+    return bytes(buffer)
 
 
 def _address(name: object) -> str:

@@ -18,6 +18,7 @@ from system_under_test.replication.delayed import DelayedOperation
 from system_under_test.replication.partition import NO_EPOCH, Leadership, Partition
 from system_under_test.replication.truncation import diverges
 from system_under_test.types import TopicPartition
+from system_under_test.world import Buffer
 
 NO_TOPIC_ID = uuid.UUID(int=0)
 
@@ -87,7 +88,7 @@ def read(
 ) -> PartitionData:
     log = partition.log
     up_to = partition.readable_end(params.is_follower)
-    records = b""
+    records: Buffer = b""
     if asked.fetch_offset < up_to and (max_bytes > 0 or at_least_one):
         records = log.read(asked.fetch_offset, max_bytes, up_to, at_least_one=at_least_one)
     return PartitionData(

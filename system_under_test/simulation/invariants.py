@@ -410,7 +410,7 @@ def read_batches(log: Log, start: int, to: int) -> list[tuple[int, bytes]]:
         if not data:
             break
         for position, header in batch.headers(data):
-            found.append((header.base_offset, data[position : position + header.size_bytes]))
+            found.append((header.base_offset, bytes(data[position : position + header.size_bytes])))
             offset = header.next_offset
     return found
 

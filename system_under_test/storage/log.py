@@ -306,7 +306,7 @@ class Log:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, up_to: int, *, at_least_one: bool) -> bytes:
+    def read(self, offset: int, max_bytes: int, up_to: int, *, at_least_one: bool) -> Buffer:
         """Whole batches from the one that contains ``offset``, all of whose offsets are below ``up_to``.
 
         Of one segment at most. With ``at_least_one`` the first batch may be larger than ``max_bytes``.

@@ -321,7 +321,7 @@ class Segment:
                 return position
         return self.size
 
-    def read(self, position: int, max_bytes: int, up_to: int, *, at_least_one: bool) -> bytes:
+    def read(self, position: int, max_bytes: int, up_to: int, *, at_least_one: bool) -> Buffer:
         """Whole batches from ``position`` that end below offset ``up_to``, in ``max_bytes`` or, if need be, just one."""
         available = self.size - position
         chunk = self.file.read_at(position, min(max(max_bytes, 0), available))
@@ -347,7 +347,7 @@ class Segment:
             chunk = self.file.read_at(position, header.size_bytes)
             end, next_offset = header.size_bytes, header.next_offset
         self._remember(next_offset, position + end)
-        return chunk if end == len(chunk) else chunk[:end]
+        return chunk if end == len(chunk) else memoryview(chunk)[:end]
 
     def _remember(self, offset: int, position: int) -> None:
         positions = self._positions

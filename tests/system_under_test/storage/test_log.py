@@ -61,7 +61,7 @@ def test_a_follower_has_the_same_bytes(host: Host) -> None:
         follower = open_log(other.boot(), segment_bytes="400")
         while follower.end_offset < leader.end_offset:
             data = leader.read(follower.end_offset, 500, leader.end_offset, at_least_one=True)
-            info = follower.append_as_follower(data + data[:30])
+            info = follower.append_as_follower(bytes(data) + data[:30])
             assert info.last_offset == follower.end_offset - 1
             assert info.size_bytes == len(data)
         assert copied(follower) == copied(leader)
