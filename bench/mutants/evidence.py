@@ -5,15 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pickle
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 
+from bench.mutants.limits import limited
 from bench.mutants.operators import Mutant
 from bench.mutants.swap import swapped
 from tests.checkers.exhibits import (
@@ -28,10 +26,11 @@ from tests.checkers.in_process import Collected, collect
 from tests.checkers.local import local_context
 
 SEEDS = range(1, 11)
-FRESH = ("checkers", "tests.checkers.in_process")
+FRESH = ("checkers", "tests.checkers.in_process", "tests.checkers.on_spark")
 MAKE_ROWS = ("checkers.load", "checkers.narrow", "checkers.scan", "checkers.exchange", "checkers.pipeline")
 """Mutants of these change the rows, so they are made anew."""
-LIMIT_S = 120
+HAND_WRITTEN = ("smallest", "merged")
+"""Sources that the random histories do not depend on."""
 
 Ready = tuple[Exhibit, Collected]
 
@@ -46,43 +45,72 @@ class Evidence:
     @staticmethod
     def gather(folder: Path, cases: int) -> Evidence:
         """Made in ``folder``, or found there from an earlier run with the same sources."""
-        stored, digest = folder / "evidence.pickle", _digest(cases)
-        if stored.exists():
-            known, content = pickle.loads(stored.read_bytes())
-            if known == digest:
-                evidence = pickle.loads(content)
-                assert isinstance(evidence, Evidence)
-                return evidence
-        scratch = folder / digest
-        few = [together_exhibit(scratch / "together"), *smallest_exhibits(scratch)]
-        variants = [variant_exhibit(scratch, name) for name in VARIANTS]
-        many = [*variants, *random_exhibits(scratch, SEEDS, cases)]
-        evidence = Evidence([_ready(each) for each in few], [_ready(each) for each in many], digest)
-        evidence.notices(None)
-        stored.write_bytes(pickle.dumps((digest, pickle.dumps(evidence))))
+        few_from, many_from = _digest(""), _digest(str(cases), without=HAND_WRITTEN)
+        few = _stored(folder / "smallest.pickle", few_from, lambda: _few(folder / few_from))
+        many = _stored(folder / "random.pickle", many_from, lambda: _many(folder / many_from, cases))
+        evidence = Evidence(few, many, few_from + many_from)
+        evidence.notices(None, None)
         return evidence
 
-    def notices(self, mutant: Mutant | None) -> str | None:
-        """Which of the two is the first to differ from the reference. Without a mutant none may."""
-        if self._differs(mutant, self.smallest):
-            return "smallest"
-        return "random" if self._differs(mutant, self.random) else None
+    def notices(self, mutant: Mutant | None, first: str | None) -> str | None:
+        """The first exhibit in which it differs from the reference, if any; ``first`` is tried before the others.
+        Without a mutant none may."""
+        for stage, exhibits in (("smallest", self.smallest), ("random", self.random)):
+            likely = [each for each in exhibits if f"{stage}: {each[0].name}" == first]
+            if likely and _differs(mutant, likely) is not None:
+                return first
+        for stage, exhibits in (("smallest", self.smallest), ("random", self.random)):
+            name = _differs(mutant, exhibits)
+            if name is not None:
+                return f"{stage}: {name}"
+        return None
 
-    def _differs(self, mutant: Mutant | None, exhibits: list[Ready]) -> bool:
-        try:
-            with _limited(LIMIT_S), swapped(mutant, FRESH), np.errstate(all="ignore"):
-                in_process = importlib.import_module("tests.checkers.in_process")
-                for exhibit, ready in exhibits:
-                    collected = ready
-                    if mutant is not None and mutant.module in MAKE_ROWS:
-                        collected = in_process.collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
-                    line = next(exhibit.differences(in_process.check(collected)), None)
-                    assert line is None, f"{exhibit.name}: {line}"
-        except Exception:  # whatever a mutant breaks, it was noticed
-            if mutant is None:
-                raise
-            return True
-        return False
+
+def _differs(mutant: Mutant | None, exhibits: list[Ready]) -> str | None:
+    name = ""
+    try:
+        with limited(), swapped(mutant, FRESH), np.errstate(all="ignore"):
+            in_process = importlib.import_module("tests.checkers.in_process")
+            for exhibit, ready in exhibits:
+                name = exhibit.name
+                collected = ready
+                if mutant is not None and mutant.module in MAKE_ROWS:
+                    collected = in_process.collect(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
+                line = next(exhibit.differences(in_process.check(collected)), None)
+                assert line is None, f"{exhibit.name}: {line}"
+                if mutant is not None and mutant.module in MAKE_ROWS:
+                    on_spark = importlib.import_module("tests.checkers.on_spark")
+                    cases = on_spark.cases_on_spark(local_context(), exhibit.folder, exhibit.meta, exhibit.override)
+                    assert next(exhibit.unlike(cases), None) is None, exhibit.name
+    except Exception:  # whatever a mutant breaks, it was noticed
+        if mutant is None:
+            raise
+        return name
+    return None
+
+
+def _few(scratch: Path) -> Iterator[Exhibit]:
+    yield together_exhibit(scratch / "together")
+    yield from smallest_exhibits(scratch)
+
+
+def _many(scratch: Path, cases: int) -> Iterator[Exhibit]:
+    for name in VARIANTS:
+        yield variant_exhibit(scratch, name)
+    yield from random_exhibits(scratch, SEEDS, cases)
+
+
+def _stored(path: Path, digest: str, make: Callable[[], Iterable[Exhibit]]) -> list[Ready]:
+    if path.exists():
+        with path.open("rb") as file:
+            if pickle.load(file) == digest:
+                ready: list[Ready] = pickle.load(file)
+                return ready
+    ready = [_ready(each) for each in make()]
+    with path.open("wb") as file:
+        pickle.dump(digest, file)
+        pickle.dump(ready, file)
+    return ready
 
 
 def _ready(exhibit: Exhibit) -> Ready:
@@ -92,26 +120,12 @@ def _ready(exhibit: Exhibit) -> Ready:
     return lean, replace(collected, rows=collected.rows.combine_chunks())
 
 
-def _digest(cases: int) -> str:
+def _digest(also: str, without: tuple[str, ...] = ()) -> str:
     """Of everything that the histories, their rows and the reference's word on them are made of."""
-    digest = hashlib.sha256(str(cases).encode())
+    digest = hashlib.sha256(also.encode())
     made_with = [Path("histories") / f"{name}.py" for name in ("build", "meta", "schema")]
     row_makers = [Path(f"{name.replace('.', '/')}.py") for name in MAKE_ROWS]
     for source in sorted([*Path("tests/checkers").glob("*.py"), *made_with, *row_makers]):
-        if not source.name.startswith("test_"):
+        if not source.name.startswith("test_") and source.stem not in without:
             digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _limited(seconds: int) -> Iterator[None]:
-    def stop(_signal: int, _frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)

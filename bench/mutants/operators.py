@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+Step = tuple[str, int | None]
+"""A place in the tree is the list of fields and indexes that lead to it."""
 
 _COMPARED: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),
@@ -39,19 +43,18 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 class Mutant:
     module: str
     """Dotted name."""
-    function: str
-    before: str
-    after: str
-    number: int
-    """Among the mutants of the module that read the same; 0 for most."""
+    name: str
+    """Unique among all mutants."""
     line: int
-    tree: ast.Module
+    source: ast.Module
+    path: tuple[Step, ...]
+    """To the node that changes, from the root of ``source``."""
+    replacement: ast.AST | None
 
     @property
-    def name(self) -> str:
-        again = f" #{self.number}" if self.number else ""
-        before, after = _window(self.before, self.after)
-        return f"{self.module.split('.')[-1]}.{self.function}: {before} => {after}{again}"
+    def tree(self) -> ast.Module:
+        """The whole module with the one change; what did not change is shared with ``source``."""
+        return ast.fix_missing_locations(_replaced(self.source, self.path, self.replacement))
 
 
 def _window(before: str, after: str) -> tuple[str, str]:
@@ -78,26 +81,22 @@ def _window(before: str, after: str) -> tuple[str, str]:
 def mutants_of(module: str, source: str) -> list[Mutant]:
     tree = ast.parse(source)
     found: list[Mutant] = []
-    seen: dict[tuple[str, str, str], int] = {}
+    seen: dict[str, int] = {}
     skipped = _not_code(tree)
     for path, function, node in _nodes(tree):
         if id(node) in skipped:
             continue
+        before = None
         for replacement in _replacements(node):
-            before = _text(node)
+            before = before or _text(node)
             after = "nothing" if replacement is None else _text(replacement)
             if before == after:
                 continue
-            name = (function, before, after)
-            seen[name] = seen.get(name, -1) + 1
-            changed = _replaced(tree, path, replacement)
-            found.append(Mutant(module, function, before, after, seen[name], getattr(node, "lineno", 0), changed))
+            name = f"{module.split('.')[-1]}.{function}: {' => '.join(_window(before, after))}"
+            seen[name] = seen.get(name, 0) + 1
+            again = f" #{seen[name]}" if seen[name] > 1 else ""
+            found.append(Mutant(module, name + again, getattr(node, "lineno", 0), tree, tuple(path), replacement))
     return found
-
-
-# A place in the tree is the list of fields and indexes that lead to it
-
-Step = tuple[str, int | None]
 
 
 def _nodes(tree: ast.Module) -> Iterator[tuple[list[Step], str, ast.AST]]:
@@ -117,20 +116,26 @@ def _nodes(tree: ast.Module) -> Iterator[tuple[list[Step], str, ast.AST]]:
     return walk(tree, [], "module")
 
 
-def _replaced(tree: ast.Module, path: list[Step], replacement: ast.AST | None) -> ast.Module:
-    changed = copy.deepcopy(tree)
-    node: ast.AST = changed
-    for field, index in path[:-1]:
-        value = getattr(node, field)
-        node = value if index is None else value[index]
-    field, index = path[-1]
+Node = TypeVar("Node", bound=ast.AST)
+
+
+def _replaced(node: Node, path: Sequence[Step], replacement: ast.AST | None) -> Node:
+    """Only the nodes on the path are copied."""
+    (field, index), rest = path[0], path[1:]
+    changed = copy.copy(node)
+    value = getattr(node, field)
+    old = value if index is None else value[index]
+    new = _replaced(old, rest, replacement) if rest else replacement
     if index is None:
-        setattr(node, field, replacement)
-    elif replacement is None and len(getattr(node, field)) > 1:
-        del getattr(node, field)[index]
+        setattr(changed, field, new)
+        return changed
+    others = list(value)
+    if new is None and len(others) > 1:
+        del others[index]
     else:
-        getattr(node, field)[index] = ast.Pass() if replacement is None else replacement
-    return ast.fix_missing_locations(changed)
+        others[index] = ast.Pass() if new is None else new
+    setattr(changed, field, others)
+    return changed
 
 
 def _text(node: ast.AST) -> str:
@@ -138,7 +143,8 @@ def _text(node: ast.AST) -> str:
 
 
 def _not_code(tree: ast.Module) -> set[int]:
-    """Docstrings, annotations, imports, raised messages and texts for people: changing them breaks no condition."""
+    """Docstrings, annotations, imports, assertions, raised messages and texts for people: changing them breaks no
+    condition."""
     outside: set[int] = set()
     for node in ast.walk(tree):
         parts: list[ast.AST] = []
@@ -152,13 +158,22 @@ def _not_code(tree: ast.Module) -> set[int]:
             parts += node.decorator_list
         elif isinstance(node, ast.ClassDef):
             parts = list(node.decorator_list)
-        elif (isinstance(node, ast.If) and _text(node.test) == "TYPE_CHECKING") or isinstance(
-            node, ast.Raise | ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom
-        ):
+        elif _says_nothing(node):
             parts = [node]
         for part in parts:
             outside |= {id(each) for each in ast.walk(part)}
     return outside
+
+
+def _says_nothing(node: ast.AST) -> bool:
+    match node:
+        case ast.Raise() | ast.JoinedStr() | ast.Assert() | ast.Import() | ast.ImportFrom():
+            return True
+        case ast.keyword(arg="strict"):  # an assertion of zip
+            return True
+        case ast.If():
+            return _text(node.test) == "TYPE_CHECKING"
+    return False
 
 
 # What a node can become
