@@ -69,18 +69,15 @@ class Found:
     columns: dict[str, Ints]
 
     def rows(self, most: int | None) -> list[Row]:
-        """One row per case; or at most ``most`` of them, worst and earliest first, which stand for all."""
+        """One row per case, worst and earliest first; or at most ``most`` of them, the first of which stands for the
+        others too."""
         count = len(self.fatal)
         if not count:
             return []
-        chosen = np.arange(count)
-        if most is not None:
-            first = self.columns.get("op", chosen)
-            chosen = np.lexsort((first, ~self.fatal))[:most]
+        chosen = np.lexsort((self.columns["op"], ~self.fatal))[:most]
         rows = [self._row(index) for index in chosen.tolist()]
-        if most is not None:
-            others = sum(row.fatal_n for row in rows[1:])
-            rows[0] = rows[0]._replace(n=count - len(rows) + 1, fatal_n=int(self.fatal.sum()) - others)
+        others = sum(row.fatal_n for row in rows[1:])
+        rows[0] = rows[0]._replace(n=count - len(rows) + 1, fatal_n=int(self.fatal.sum()) - others)
         return rows
 
     def _row(self, index: int) -> Row:

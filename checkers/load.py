@@ -23,7 +23,7 @@ from histories.meta import Meta
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-OK, INFO, FAIL, NOT_SENT = 0, 1, 2, 3
+OK, INFO, FAIL = 0, 1, 2
 """Codes of ``fate``."""
 
 FLAGS = (
@@ -36,16 +36,15 @@ NONE = -(2**63)
 
 
 KEYS = pa.schema(
-    [
-        pa.field("key", pa.int32(), False),
-        pa.field("unclean", pa.bool_(), False),
-        pa.field("exempt", pa.bool_(), False),
-        pa.field("compacted", pa.bool_(), False),
-        pa.field("raw_complete", pa.bool_(), False),
-        pa.field("raw_start", pa.int64(), False),
-        pa.field("committed_complete", pa.bool_(), False),
-        pa.field("committed_start", pa.int64(), False),
-    ]
+    {
+        "unclean": pa.bool_(),
+        "exempt": pa.bool_(),
+        "compacted": pa.bool_(),
+        "raw_complete": pa.bool_(),
+        "raw_start": pa.int64(),
+        "committed_complete": pa.bool_(),
+        "committed_start": pa.int64(),
+    }
 )
 
 
@@ -74,18 +73,16 @@ def _key_table(folder: Path, meta: Meta, override: PromiseOverride) -> list[dict
     table: list[dict[str, Any]] = []
     for key, info in enumerate(meta.keys):
         topic = meta.topics[info.topic]
-        raw = complete.get((key, "read_uncommitted"))
-        committed = complete.get((key, "read_committed"))
+        raw, committed = (key, "read_uncommitted"), (key, "read_committed")
         table.append(
             {
-                "key": key,
                 "unclean": topic.unclean_leader_election if override.unclean is None else override.unclean,
                 "exempt": info.deleted,
                 "compacted": "compact" in topic.cleanup_policy,
-                "raw_complete": raw is not None,
-                "raw_start": raw or 0,
-                "committed_complete": committed is not None,
-                "committed_start": committed or 0,
+                "raw_complete": raw in complete,
+                "raw_start": complete.get(raw, 0),
+                "committed_complete": committed in complete,
+                "committed_start": complete.get(committed, 0),
             }
         )
     return table

@@ -1,7 +1,8 @@
 """From the steps as they are stored to the rows that the checks share: numbers only.
 
 A row's ``fate`` is what is known of its send by the definitions: outside transactions the status of
-the step, inside them the type of the transaction. (For acks=0 see :class:`checkers.rows.Rows`.)
+the step, inside them the type of the transaction; what is no send has one too, and nobody asks for it. (For acks=0 see
+:class:`checkers.rows.Rows`.)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from checkers.exchange import Ints
-from checkers.load import FAIL, FLAGS, INFO, NONE, NOT_SENT, OK
+from checkers.load import FAIL, FLAGS, INFO, NONE, OK
 from checkers.scan import ABSENT, codes, numbers
 from histories.schema import Defect, F, Isolation, Kind, Outcome, Phase
 
@@ -41,9 +42,8 @@ def narrowed(table: pa.Table, proved: Ints) -> dict[str, Ints]:
     polled = kind == tuple(Kind).index(Kind.POLL)
     txn = f == tuple(F).index(F.TXN)
     ok, fail = _OUTCOMES.index(Outcome.OK), _OUTCOMES.index(Outcome.FAIL)
-    fate = np.where(sent, _FATE[np.where(txn, outcome, status)], NOT_SENT)
-    if len(proved):
-        fate[sent & txn & (fate == INFO) & np.isin(op, proved)] = OK
+    fate = _FATE[np.where(txn, outcome, status)]
+    fate[np.isin(op, proved)] = OK
     committed_only = tuple(Isolation).index(Isolation.READ_COMMITTED)
     bits = {
         "sent": sent,
@@ -55,7 +55,7 @@ def narrowed(table: pa.Table, proved: Ints) -> dict[str, Ints]:
         "committed_only": codes(table, "isolation", tuple(Isolation)) == committed_only,
         "defective": defect != ABSENT,
         "refused": status == fail,
-        "acked": sent & (status == ok) & ~(txn & (outcome == fail)) & (offset != NONE),
+        "acked": (status == ok) & ~(txn & (outcome == fail)) & (offset != NONE),
         "checksum": defect == tuple(Defect).index(Defect.CHECKSUM),
     }
     flags = np.zeros(len(op), dtype=np.int16)

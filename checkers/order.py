@@ -35,21 +35,21 @@ from checkers.doubts import among
 from checkers.found import Found
 from checkers.load import NONE
 from checkers.promises import Promises
-from checkers.rows import Bools, Ints, KeyTable, Rows, place, starts_of
+from checkers.rows import MOST_OFFSET, Bools, Ints, KeyTable, Rows, numbered, place, starts_of
 from checkers.values import Values
 
 
 def order(rows: Rows, values: Values, promises: Promises, keys: KeyTable, doubtful: Ints) -> list[Found]:
     """``doubtful``: values of which nobody knows what became of them (sorted)."""
-    uncompacted = rows.where((rows.key >= 0) & ~_of_key(keys.compacted, rows))
-    entry = values.of_row[(rows.key >= 0) & ~_of_key(keys.compacted, rows)]
-    committed = np.zeros(len(uncompacted), dtype=bool)
-    committed[entry >= 0] = values.committed[entry[entry >= 0]]
+    takes_part = np.flatnonzero(rows.key >= 0)
+    takes_part = takes_part[~keys.compacted[rows.key[takes_part]]]
+    uncompacted, entry = rows.take(takes_part), values.of_row[takes_part]
+    committed = values.committed[entry]
     if len(doubtful):
         committed &= ~among(doubtful, uncompacted.value)
     polled = uncompacted.flag("polled") & uncompacted.has_offset
     known = polled | (uncompacted.flag("acked") & committed)
-    firm = polled | (known & promises.safe[uncompacted.producer])
+    firm = polled | promises.safe[uncompacted.producer]
     found = polls(uncompacted, entry, values, promises, keys, lambda: Versions.of(uncompacted, known, committed, firm))
     acked = uncompacted.where(uncompacted.flag("acked"))
     steps = acked.take(np.lexsort((acked.step, acked.op, acked.process, acked.key)))
@@ -102,15 +102,15 @@ def polls(
 
     def has(strict: Ints, every: Ints) -> Bools:
         """Which of all pairs have one of these versions between them."""
-        key, below, above = steps.key[1:][gap], low[gap], high[gap]
+        key, below, above = steps.key[gap], low[gap], high[gap]
         between = np.where(either, _between(strict, key, below, above), _between(every, key, below, above))
         found = np.zeros(len(back), dtype=bool)
         found[gap[between]] = True
         return found
 
     skip = has(versions.strict, versions.every)
-    clean = ~_of_key(keys.unclean, steps)[1:]
-    weights = {"poll-skip": has(versions.firm_strict, versions.firm), "nonmonotonic-poll": back | (again & once)}
+    clean = ~keys.unclean[steps.key[1:]]
+    weights = {"poll-skip": has(versions.firm_strict, versions.firm), "nonmonotonic-poll": back | once}
     return [
         _pairs(name, steps, hit & which, weights[kind] & clean & (not promises.void), low)
         for kind, hit in (("poll-skip", skip), ("nonmonotonic-poll", back | again))
@@ -120,27 +120,21 @@ def polls(
 
 def seen_again(steps: Rows, entry: Ints, successive: Bools, values: Values, promises: Promises) -> tuple[Bools, Bools]:
     """For each step but the first: whether its value was returned before in its position at a lower offset,
-    and whether its producer promised that it would not be."""
-    again = np.zeros(max(0, len(steps) - 1), dtype=bool)
-    once = np.zeros(len(again), dtype=bool)
-    duplicated = np.zeros(len(steps), dtype=bool)
-    duplicated[entry >= 0] = (values.first_read < values.last_read)[entry[entry >= 0]]
-    some = np.flatnonzero(duplicated)
+    and whether moreover its producer promised that it would not be."""
+    again, once = np.zeros(len(successive), dtype=bool), np.zeros(len(successive), dtype=bool)
+    some = np.flatnonzero((values.first_read < values.last_read)[entry])
     if not len(some):
         return again, once
-    position = np.cumsum(np.concatenate([[0], (~successive).astype(np.int64)]))
-    some = some[np.lexsort((some, entry[some], position[some]))]
-    first = np.zeros(len(some), dtype=np.int64)
-    first[starts_of(position[some], entry[some])] = 1
-    group = np.cumsum(first)
+    position = numbered(np.flatnonzero(np.concatenate([[True], ~successive])), len(steps))
+    # the sort is stable: what was returned earlier stays in front, and a position's steps stay together
+    some = some[np.argsort(entry[some], kind="stable")]
+    group = numbered(starts_of(position[some], entry[some]), len(some))
     # a falling rank in front makes the running minimum start anew with every group
-    least = np.minimum.accumulate(place(len(some) - group, steps.offset[some]))
-    earlier = np.concatenate([[0], least[:-1]])
-    hit = (first == 0) & (earlier < place(len(some) - group, steps.offset[some]))
+    places = place(len(some) - group, steps.offset[some])
+    hit = np.minimum.accumulate(places) < places
     at = some[hit] - 1
     again[at] = True
-    producer = values.producer[entry[some[hit]]]
-    once[at] = promises.once[np.where(producer == NONE, -1, producer)]
+    once[at] = promises.once[values.producer[entry[some[hit]]]]
     return again, once
 
 
@@ -151,10 +145,11 @@ def sends(steps: Rows, promises: Promises, keys: KeyTable) -> list[Found]:
     low, high = steps.offset[:-1], steps.offset[1:]
     back = successive & (high < low)
     held = promises.safe & (promises.idempotent | promises.single)
-    fatal = (held[steps.producer] & ~_of_key(keys.unclean, steps)) & (not promises.void)
+    promised = held[steps.producer] & ~keys.unclean[steps.key] & (not promises.void)
+    fatal = promised[1:] & promised[:-1]
     return [
-        _pairs("int-nonmonotonic-send", steps, back & inside, fatal[1:] & fatal[:-1], low),
-        _pairs("nonmonotonic-send", steps, back & ~inside, fatal[1:] & fatal[:-1], low),
+        _pairs("int-nonmonotonic-send", steps, back & inside, fatal, low),
+        _pairs("nonmonotonic-send", steps, back & ~inside, fatal, low),
     ]
 
 
@@ -162,25 +157,21 @@ def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Va
     """Between two sends of one operation lie more records than the process itself put there. ``steps``: as sends has them."""
     candidate = (steps.key[1:] == steps.key[:-1]) & (steps.op[1:] == steps.op[:-1])
     at = np.flatnonzero(candidate & (np.abs(steps.offset[1:] - steps.offset[:-1]) > 1))
-    key, process = steps.key[1:][at], steps.process[1:][at]
+    key, process = steps.key[at], steps.process[at]
     low = np.minimum(steps.offset[1:][at], steps.offset[:-1][at])
     high = np.maximum(steps.offset[1:][at], steps.offset[:-1][at])
     # few records lie between such sends; only those are sorted
-    there = np.flatnonzero(known & (entry >= 0))
+    there = np.flatnonzero(known)
     there = there[_inside_any(place(rows.key[there], rows.offset[there]), place(key, low), place(key, high))]
     sender = values.send_row[entry[there]]
     there, sender = there[sender != NONE], sender[sender != NONE]
     writer = all_rows.process[sender]
-    order = np.lexsort((writer, rows.offset[there], rows.key[there]))
-    there, writer = there[order], writer[order]
-    first = starts_of(rows.key[there], rows.offset[there], writer)
-    there, writer = there[first], writer[first]
     # counting the own ones: number each pair of key and writer, and search among its places
     pairs = np.stack([np.concatenate([rows.key[there], key]), np.concatenate([writer, process])])
     _, number = np.unique(pairs, axis=1, return_inverse=True)
-    number = number.reshape(-1).astype(np.int64)
+    number = number.ravel().astype(np.int64)
     own_places = np.sort(place(number[: len(there)], rows.offset[there]))
-    places = place(rows.key[there], rows.offset[there])
+    places = np.sort(place(rows.key[there], rows.offset[there]))
     own = _count_between(own_places, number[len(there) :], low, high)
     hit = np.zeros(len(candidate), dtype=bool)
     hit[at[_count_between(places, key, low, high) > own]] = True
@@ -189,35 +180,28 @@ def send_skips(rows: Rows, entry: Ints, known: Bools, all_rows: Rows, values: Va
 
 def _inside_any(places: Ints, low: Ints, high: Ints) -> Bools:
     """Which places lie strictly between some ``low`` and its ``high``."""
-    if not len(low):
-        return np.zeros(len(places), dtype=bool)
     order = np.argsort(low)
-    # the furthest end of all intervals that begin below a place
-    furthest = np.maximum.accumulate(high[order])
-    before = np.searchsorted(low[order], places, side="left")
-    return np.asarray((before > 0) & (places < furthest[np.maximum(before - 1, 0)]))
+    # the furthest end of all intervals that begin below a place; 0 where none does
+    furthest = np.concatenate([[0], np.maximum.accumulate(high[order])])
+    return np.asarray(places < furthest[np.searchsorted(low[order], places, side="left")])
 
 
 def inconsistent(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> Found:
     """Two values at one offset. Two that were both read or safely acknowledged there break a promise; one
     whose acknowledgement proves little (acks=1) may have been replaced by a correct broker."""
-    polled = rows.flag("polled") & rows.has_offset
-    committed = np.zeros(len(rows), dtype=bool)
-    committed[values.of_row >= 0] = values.committed[values.of_row[values.of_row >= 0]]
-    known = rows.where((polled | (rows.flag("acked") & committed)) & (rows.key >= 0))
+    with_key = np.flatnonzero(rows.key >= 0)
+    rows, committed = rows.take(with_key), values.committed[values.of_row[with_key]]
+    known = rows.where((rows.flag("polled") & rows.has_offset) | (rows.flag("acked") & committed))
     weak = ~known.flag("polled") & ~promises.safe[known.producer]
-    order = np.lexsort((known.op, known.value, weak, known.offset, known.key))
+    order = np.lexsort((weak, known.offset, known.key))
     known, weak = known.take(order), weak[order]
     clash = (known.key[1:] == known.key[:-1]) & (known.offset[1:] == known.offset[:-1])
     clash &= known.value[1:] != known.value[:-1]
-    strong = clash & ~weak[1:] & ~weak[:-1]
-    # one case per offset: its first clash, which is a strong one if there is any
+    # one case per offset: its first clash, which is of two strong ones if there is any such
     second = np.flatnonzero(clash) + 1
-    cases = known.take(second)
-    first = starts_of(cases.key, cases.offset)
-    fatal = strong[second - 1][first] & ~_of_key(keys.unclean, cases)[first] & (not promises.void)
-    beside = known.take(second[first] - 1)
-    case = cases.take(first)
+    second = second[starts_of(known.key[second], known.offset[second])]
+    case, beside = known.take(second), known.take(second - 1)
+    fatal = ~weak[second] & ~keys.unclean[case.key] & (not promises.void)
     return Found(
         "inconsistent-offset",
         fatal,
@@ -232,9 +216,10 @@ def inconsistent(rows: Rows, values: Values, promises: Promises, keys: KeyTable)
 
 def realtime(rows: Rows, promises: Promises, keys: KeyTable, clock_error_ns: Ints) -> Found:
     takes_part = rows.flag("acked") & (rows.key >= 0) & (rows.complete_ns != NONE)
-    acked = rows.where(takes_part & ~_of_key(keys.compacted, rows))
-    safe = promises.safe[acked.producer] & ~_of_key(keys.unclean, acked)
-    error = clock_error_ns[acked.worker] if len(clock_error_ns) else np.zeros(len(acked), dtype=np.int64)
+    acked = rows.where(takes_part)
+    acked = acked.where(~keys.compacted[acked.key])
+    safe = promises.safe[acked.producer] & ~keys.unclean[acked.key]
+    error = clock_error_ns[acked.worker]
     everyone = np.ones(len(acked), dtype=bool)
     overtaken = _highest_before(acked, acked.key, error, everyone)
     safely = _highest_before(acked, acked.key, error, safe)
@@ -242,7 +227,7 @@ def realtime(rows: Rows, promises: Promises, keys: KeyTable, clock_error_ns: Int
         # inside one worker the clock's error cancels out
         together = np.stack([acked.key, acked.worker])
         _, group = np.unique(together, axis=1, return_inverse=True)
-        group = group.reshape(-1).astype(np.int64)
+        group = group.ravel().astype(np.int64)
         exact = np.zeros_like(error)
         overtaken = np.maximum(overtaken, _highest_before(acked, group, exact, everyone))
         safely = np.maximum(safely, _highest_before(acked, group, exact, safe))
@@ -254,18 +239,17 @@ def realtime(rows: Rows, promises: Promises, keys: KeyTable, clock_error_ns: Int
 
 
 def _highest_before(acked: Rows, group: Ints, error: Ints, counts: Bools) -> Ints:
-    """For each send, the highest offset that was certainly acknowledged in its group before it began; -1: none."""
+    """For each send, the highest offset that was certainly acknowledged in its group before it began; 0: none."""
     count = len(acked)
     at = np.concatenate([acked.invoke_ns - error, (acked.complete_ns + error)[counts]])
     row = np.concatenate([np.arange(count), np.flatnonzero(counts)])
-    is_ack = np.concatenate([np.zeros(count, dtype=np.int64), np.ones(len(row) - count, dtype=np.int64)])
-    order = np.lexsort((is_ack, at, group[row]))
-    row, ack = row[order], is_ack[order] == 1
-    # an offset is counted from 1 here, so that 0 means none; the group in front starts the maximum anew
-    marks = place(group[row], np.where(ack, acked.offset[row] + 1, 0))
-    running = np.maximum.accumulate(marks) if len(marks) else marks
-    highest = np.full(count, -1, dtype=np.int64)
-    highest[row[~ack]] = (running & ((1 << 44) - 1))[~ack] - 1
+    # the sort is stable: at equal times a send begins before another is acknowledged
+    order = np.lexsort((at, group[row]))
+    row, ack = row[order], order >= count
+    # the group in front starts the maximum anew
+    running = np.maximum.accumulate(place(group[row], np.where(ack, acked.offset[row], 0)))
+    highest = np.empty(count, dtype=np.int64)
+    highest[row[~ack]] = (running & MOST_OFFSET)[~ack]
     return highest
 
 
@@ -278,10 +262,6 @@ def _count_between(places: Ints, key: Ints, low: Ints, high: Ints) -> Ints:
 def _between(places: Ints, key: Ints, low: Ints, high: Ints) -> Bools:
     """Whether a known version lies strictly between two offsets of a key."""
     return np.asarray(_count_between(places, key, low, high) > 0)
-
-
-def _of_key(column: Bools, rows: Rows) -> Bools:
-    return np.asarray(column[np.maximum(rows.key, 0)]) if len(column) else np.zeros(len(rows), dtype=bool)
 
 
 def _pairs(name: str, steps: Rows, hit: Bools, fatal: Bools, low: Ints) -> Found:

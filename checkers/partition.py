@@ -23,7 +23,7 @@ class Checker:
 
     promises: Promises
     keys: pa.Table
-    clock_error_ns: Ints
+    clock_error_ns: dict[str, int]
     strays: Ints
     """Values whose key is unknown."""
     from_beginning: bool
@@ -36,12 +36,10 @@ class Checker:
     def of(
         history: History, *, strays: Ints, most: int | None, transactions: bool, doubts: Doubts | None = None
     ) -> Checker:
-        errors = history.meta.clock_error_ns
-        highest = max((int(worker) for worker in errors), default=-1)
         return Checker(
             Promises.of(history.meta, history.override),
             history.keys,
-            np.array([errors.get(str(n), 0) for n in range(highest + 1)], dtype=np.int64),
+            history.meta.clock_error_ns,
             strays,
             history.meta.origin == "jepsen",
             transactions,
@@ -54,10 +52,8 @@ class Checker:
         rows = Rows.of(columns, self.promises)
         keys = KeyTable.of(self.keys)
         known = values.Values.of(rows)
-        clock_error_ns = self.clock_error_ns
-        if len(clock_error_ns) and len(rows):
-            missing = int(rows.worker.max()) + 1 - len(clock_error_ns)
-            clock_error_ns = np.pad(clock_error_ns, (0, max(0, missing)))
+        workers = range(int(rows.worker.max(initial=0)) + 1)
+        clock_error_ns = np.array([self.clock_error_ns.get(str(each), 0) for each in workers], dtype=np.int64)
         readers = self.doubts.readers(rows)
         found = values.delivery(rows, known, self.promises, keys, clock_error_ns, self.from_beginning, readers)
         found.append(values.phantoms(rows, known, self.strays, self.promises.void))

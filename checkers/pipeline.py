@@ -29,7 +29,7 @@ from checkers.exchange import Columns, Piece, gathered, scattered
 from checkers.found import Result
 from checkers.load import NONE, History, has_strays
 from checkers.partition import Checker
-from checkers.rows import Ints, starts_of
+from checkers.rows import Ints, numbered, starts_of
 from checkers.scan import Chunk, chunks, codes, numbers, read
 from histories.schema import Defect, F, Isolation, Kind, Outcome
 
@@ -223,10 +223,8 @@ def _pairs_in(some: Columns, others: Columns) -> Any:
     key = np.concatenate([some["key"], others["key"]])
     value = np.concatenate([some["value"], others["value"]])
     order = np.lexsort((value, key))
-    first = np.zeros(len(order), dtype=np.int64)
-    first[starts_of(key[order], value[order])] = 1
     pair = np.empty(len(order), dtype=np.int64)
-    pair[order] = np.cumsum(first)
-    among = np.zeros(len(order) + 1, dtype=bool)
+    pair[order] = numbered(starts_of(key[order], value[order]), len(order))
+    among = np.zeros(len(order), dtype=bool)
     among[pair[len(some["key"]) :]] = True
     return among[pair[: len(some["key"])]]

@@ -69,7 +69,7 @@ class PromiseOverride:
         known = [each.name for each in fields(PromiseOverride)]
         for name, value in document.items():
             if name not in known:
-                near = get_close_matches(name, known, 1)
+                near = get_close_matches(name, known)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
                 raise HistoryError(f"{path}: unknown promise {name!r}{hint}")
             if not isinstance(value, bool):

@@ -18,6 +18,7 @@ Bools = npt.NDArray[np.bool_]
 
 _OFFSET_BITS = 44
 """An offset and the rank of its key share one int64: 2^44 offsets, 2^19 keys in a partition."""
+MOST_OFFSET = (1 << _OFFSET_BITS) - 1
 
 
 class _Column:
@@ -62,8 +63,7 @@ class Rows:
         columns: dict[str, Any] = {**given, "flags": given["flags"].astype(np.int16)}
         if promises.acks_zero.any():
             # a send with acks=0 is reported delivered by a client that knows nothing
-            sent = (columns["flags"] & _bit("sent")) != 0
-            blind = sent & promises.acks_zero[columns["producer"]]
+            blind = promises.acks_zero[columns["producer"]]
             columns["fate"] = np.where(blind, INFO, columns["fate"])
             columns["flags"] = np.where(blind, columns["flags"] & ~_bit("acked"), columns["flags"])
         return Rows(columns)
@@ -115,13 +115,16 @@ class KeyTable:
 
 def starts_of(*sorted_columns: Ints) -> Ints:
     """Where each run of equal rows begins, in columns sorted together."""
-    if not len(sorted_columns[0]):
-        return np.zeros(0, dtype=np.int64)
     changed = np.zeros(len(sorted_columns[0]), dtype=bool)
-    changed[0] = True
+    changed[:1] = True
     for column in sorted_columns:
         changed[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changed)
+
+
+def numbered(starts: Ints, count: int) -> Ints:
+    """The number of its run for each of ``count`` entries; the runs begin at ``starts``, the first of them at 0."""
+    return np.repeat(np.arange(len(starts)), np.diff(starts, append=count))
 
 
 def place(key: Ints, offset: Ints) -> Ints:

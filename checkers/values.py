@@ -29,7 +29,7 @@ import numpy as np
 from checkers.found import Found
 from checkers.load import FAIL, INFO, NONE, OK
 from checkers.promises import Promises
-from checkers.rows import Bools, Ints, KeyTable, Rows, starts_of
+from checkers.rows import MOST_OFFSET, Bools, Ints, KeyTable, Rows, numbered, place, starts_of
 
 _FAR = 2**62
 
@@ -46,6 +46,7 @@ class Values:
     fate: Ints
     txn: Bools
     producer: Ints
+    """-1 where nobody sent it, or nobody recorded who."""
     acked: Ints
     reads: Ints
     committed_reads: Ints
@@ -61,8 +62,7 @@ class Values:
 
     @property
     def committed(self) -> Bools:
-        settled = (self.fate == OK) | ((self.fate == INFO) & ~self.txn & (self.reads > 0))
-        return np.asarray((self.sends > 0) & settled)
+        return np.asarray((self.fate == OK) | ((self.fate == INFO) & ~self.txn & (self.reads > 0)))
 
     @property
     def home(self) -> Ints:
@@ -71,31 +71,28 @@ class Values:
 
     @staticmethod
     def of(rows: Rows) -> Values:
-        takes_part = (rows.key >= 0) & ~rows.flag("boundary") & ~rows.flag("defective")
-        index = np.flatnonzero(takes_part)
+        index = np.flatnonzero(rows.key >= 0)
         order = index[np.lexsort((rows.value[index], rows.key[index]))]
         mine = rows.take(order)
         starts = starts_of(mine.key, mine.value)
-        group = np.zeros(len(order), dtype=np.int64)
-        group[starts[1:]] = 1
-        group = np.cumsum(group)
+        group = numbered(starts, len(order))
         of_row = np.full(len(rows), -1, dtype=np.int64)
         of_row[order] = group
         sent, polled = mine.flag("sent"), mine.flag("polled")
         strict = polled & mine.flag("committed_only")
 
         def least(mask: Bools, column: Ints) -> Ints:
-            found = _reduce(np.minimum, np.where(mask, column, _FAR), starts)
+            found = np.minimum.reduceat(np.where(mask, column, _FAR), starts)
             return np.where(found == _FAR, NONE, found)
 
         def most(mask: Bools, column: Ints) -> Ints:
-            return _reduce(np.maximum, np.where(mask, column, NONE), starts)
+            return np.asarray(np.maximum.reduceat(np.where(mask, column, NONE), starts))
 
         def count(mask: Bools) -> Ints:
-            return _reduce(np.add, mask.astype(np.int64), starts)
+            return np.asarray(np.add.reduceat(mask.astype(np.int64), starts))
 
         acked = most(mine.flag("acked"), mine.offset)
-        at_ack = polled & (mine.offset == acked[group]) if len(starts) else polled
+        at_ack = polled & (mine.offset == acked[group])
         return Values(
             key=mine.key[starts],
             value=mine.value[starts],
@@ -103,7 +100,7 @@ class Values:
             sends=count(sent),
             fate=least(sent, mine.fate),
             txn=count(sent & mine.flag("txn")) > 0,
-            producer=least(sent, mine.producer),
+            producer=np.maximum(least(sent, mine.producer), -1),
             acked=acked,
             reads=count(polled),
             committed_reads=count(strict),
@@ -116,12 +113,6 @@ class Values:
             read_op=least(polled, mine.op),
             of_row=of_row,
         )
-
-
-def _reduce(how: np.ufunc, column: Ints, starts: Ints) -> Ints:
-    if not len(starts):
-        return np.zeros(0, dtype=np.int64)
-    return np.asarray(how.reduceat(column, starts))
 
 
 @dataclass(frozen=True)
@@ -142,11 +133,10 @@ class Settings:
 
     @staticmethod
     def of(values: Values, promises: Promises, keys: KeyTable) -> Settings:
-        producer = np.where(values.producer == NONE, -1, values.producer)
         clean = ~keys.unclean[values.key]
         return Settings(
-            promises.safe[producer] & clean,
-            promises.once[producer],
+            promises.safe[values.producer] & clean,
+            promises.once[values.producer],
             clean,
             ~keys.exempt[values.key] & ~keys.compacted[values.key],
             ~keys.compacted[values.key],
@@ -183,8 +173,7 @@ def delivery(
     hits: dict[str, tuple[Bools, Bools]] = {
         "lost-write": (lost, at.safe),
         "vanished-read": (
-            (values.reads > 0) & at.kept & at.raw & ~values.in_raw & read_after_start
-            & (~values.txn | committed),
+            at.kept & at.raw & ~values.in_raw & read_after_start & (~values.txn | committed),
             at.clean,
         ),
         "duplicate": ((values.first_read < values.last_read) & at.loose, at.once & at.clean),
@@ -205,18 +194,18 @@ def delivery(
 def early_reads(rows: Rows, values: Values, clock_error_ns: Ints) -> Bools:
     """Values of transactions that a read_committed poll returned certainly before commit was requested."""
     early = np.zeros(len(values.key), dtype=bool)
-    commit_ns = np.where(values.txn, _of_send(values, rows.commit_ns), NONE)
+    commit_ns = _of_send(values, rows.commit_ns)
     if not (commit_ns != NONE).any():
         return early
     poll = np.flatnonzero(rows.flag("polled") & rows.flag("committed_only") & (values.of_row >= 0))
     entry = values.of_row[poll]
     sender, reader = _of_send(values, rows.worker, entry), rows.worker[poll]
     slack = np.zeros(len(poll), dtype=np.int64)
-    if len(clock_error_ns):
-        apart = (sender != reader) & (sender != NONE)
-        slack[apart] = clock_error_ns[sender[apart]] + clock_error_ns[reader[apart]]
-    known = (commit_ns[entry] != NONE) & (rows.complete_ns[poll] != NONE)
-    certain = known & (commit_ns[entry] - rows.complete_ns[poll] > slack)
+    apart = (sender != reader) & (sender != NONE)
+    slack[apart] = clock_error_ns[sender[apart]] + clock_error_ns[reader[apart]]
+    complete_ns = rows.complete_ns[poll]
+    # an unknown request for commit is NONE, and so later than nothing
+    certain = (complete_ns != NONE) & (commit_ns[entry] > complete_ns + slack)
     early[entry[certain]] = True
     return early
 
@@ -248,13 +237,14 @@ def passed_over(rows: Rows, values: Values, unread: Bools, from_beginning: bool)
     which = np.flatnonzero(unread)
     all_key = np.concatenate([key, values.key[which]])
     all_at = np.concatenate([begin, values.acked[which]])
-    is_value = np.concatenate([np.zeros(len(key), dtype=np.int64), np.ones(len(which), dtype=np.int64)])
-    reached = np.concatenate([end, np.full(len(which), -1, dtype=np.int64)])
-    order = np.lexsort((is_value, all_at, all_key))
+    # a value itself reaches no further than where it is
+    reached = np.concatenate([end, values.acked[which]])
+    # what begins at a value comes before it: the sort is stable
+    order = np.lexsort((all_at, all_key))
     # ends are compared inside a key only: its rank in front makes every later key start anew
-    rank = np.cumsum(np.concatenate([[0], (all_key[order][1:] != all_key[order][:-1]).astype(np.int64)]))
-    furthest = np.maximum.accumulate((rank << 44) + reached[order] + 1) - (rank << 44) - 1
-    hit = (is_value[order] == 1) & (furthest > all_at[order])
+    rank = numbered(starts_of(all_key[order]), len(order))
+    furthest = np.maximum.accumulate(place(rank, reached[order])) & MOST_OFFSET
+    hit = (order >= len(key)) & (furthest > all_at[order])
     entry = which[order[hit] - len(key)]
     passed[entry] = True
     beyond[entry] = furthest[hit]
@@ -277,10 +267,8 @@ def positions(rows: Rows, from_beginning: bool) -> tuple[Ints, Ints, Ints]:
     fresh = boundary.copy()
     fresh[starts_of(steps.key, steps.process)] = True
     starts = np.flatnonzero(opens)
-    if not len(starts):
-        empty = np.zeros(0, dtype=np.int64)
-        return empty, empty, empty
-    end = np.maximum.reduceat(np.where(boundary, NONE, steps.offset), starts)
+    # a boundary's offset, if any, is where its position begins: no record below it makes the end lower
+    end = np.maximum.reduceat(steps.offset, starts)
     said = np.where(boundary[starts] & steps.has_offset[starts], steps.offset[starts], _FAR)
     begin = np.where(said == _FAR, _first_polled(steps, boundary, starts), said)
     if from_beginning:
@@ -299,10 +287,8 @@ def _first_polled(steps: Rows, boundary: Bools, starts: Ints) -> Ints:
 def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> dict[str, int]:
     """What the metrics and the assumptions count per value."""
     at = Settings.of(values, promises, keys)
-    send = values.send_row != NONE
     refused = _of_send(values, rows.flag("refused").astype(np.int64)) == 1
-    zero = promises.acks_zero[np.where(values.producer == NONE, -1, values.producer)]
-    delivered = send & ~refused & ((values.fate == OK) | zero)
+    delivered = ~refused & ((values.fate == OK) | promises.acks_zero[values.producer])
     due = (values.home == NONE) | (values.home >= at.raw_start)
     found = {
         "#value-sent-twice": int((values.sends > 1).sum()),
@@ -312,8 +298,7 @@ def tallies(rows: Rows, values: Values, promises: Promises, keys: KeyTable) -> d
     known = (values.acked != NONE) & (ack_ns != NONE) & (values.read_ns != NONE)
     lag = np.floor(8 * np.log2(np.maximum(values.read_ns[known] - ack_ns[known], 1000))).astype(np.int64)
     counts = np.bincount(lag)
-    found |= {f"#lag:{bucket}": int(counts[bucket]) for bucket in np.flatnonzero(counts).tolist()}
-    return {name: n for name, n in found.items() if n}
+    return found | {f"#lag:{bucket}": int(counts[bucket]) for bucket in np.flatnonzero(counts).tolist()}
 
 
 def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
@@ -322,10 +307,8 @@ def phantoms(rows: Rows, values: Values, strays: Ints, void: bool) -> Found:
     ``strays`` are values whose send was open when its topic was deleted: where they went nobody knows,
     so they are phantoms nowhere.
     """
-    unsent = rows.flag("polled") & (rows.key >= 0)
-    unsent[unsent] = values.sends[values.of_row[unsent]] == 0
-    if len(strays):
-        unsent &= ~np.isin(rows.value, strays)
+    rows, entry = rows.where(rows.key >= 0), values.of_row[rows.key >= 0]
+    unsent = rows.flag("polled") & (values.sends[entry] == 0) & ~np.isin(rows.value, strays)
     bad = rows.where(unsent | rows.flag("defective"))
     # of several at one place an invention stands first: a void promise excuses no more than a bad checksum
     bad = bad.take(np.lexsort((bad.op, bad.flag("checksum"), bad.value, bad.offset, bad.key)))
@@ -353,12 +336,12 @@ def transaction_parts(rows: Rows, values: Values, promises: Promises, keys: KeyT
 
 def torn(parts: Mapping[str, Ints]) -> Found:
     """Transactions of which some values are there and some are missing, from all of their parts."""
-    order = np.lexsort((parts["value"], parts["key"], 1 - parts["missing"], parts["op"]))
+    order = np.lexsort((parts["value"], parts["key"], -parts["missing"], parts["op"]))
     sorted_parts = {name: column[order] for name, column in parts.items()}
     starts = starts_of(sorted_parts["op"])
-    missing = _reduce(np.add, sorted_parts["missing"], starts)
-    present = _reduce(np.add, 1 - sorted_parts["missing"], starts)
-    fatal = _reduce(np.add, sorted_parts["missing"] * sorted_parts["fatal"], starts) > 0
+    missing = np.add.reduceat(sorted_parts["missing"], starts)
+    present = np.add.reduceat(1 - sorted_parts["missing"], starts)
+    fatal = np.add.reduceat(sorted_parts["missing"] * sorted_parts["fatal"], starts) > 0
     hit = (missing > 0) & (present > 0)
     # a transaction's first part is a missing one, of the lowest key and value
     first = starts[hit]
@@ -368,8 +351,6 @@ def torn(parts: Mapping[str, Ints]) -> Found:
 
 def _of_send(values: Values, column: Ints, entry: Ints | slice = slice(None)) -> Ints:
     """A column of the rows, at the send of each value, or of each of ``entry``; NONE without one."""
-    if not len(column):
-        return np.zeros(0, dtype=np.int64)
     row = values.send_row[entry]
     there = row != NONE
     return np.where(there, column[np.where(there, row, 0)], NONE)

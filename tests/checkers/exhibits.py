@@ -39,8 +39,9 @@ VARIANTS: dict[str, tuple[str, PromiseOverride]] = {
     "unsafe": ("synthetic", PromiseOverride(safe=False)),
     "idempotent": ("synthetic", PromiseOverride(idempotent=True, void=False)),
     "repeating": ("synthetic", PromiseOverride(idempotent=False)),
+    "unsorted": ("synthetic", KEPT),
 }
-"""Whose history it is, and what a person says of it."""
+"""Whose history it is, and what a person says of it; of ``unsorted`` the steps stand in no order."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,16 @@ class Exhibit:
 
     def differences(self, rows: list[Row]) -> Iterator[str]:
         """Between the reference and what the checks found."""
-        cases = cases_of(rows)
+        yield from self.unlike(cases_of(rows))
+        if self.beside is not None:
+            yield from self.beside.differences(rows)
+
+    def unlike(self, cases: dict[str, Cases]) -> Iterator[str]:
         if self.drawn is not None:
             yield from differences(self.drawn, cases)
         else:
             unlike = [name for name in self.expected if cases[name] != self.expected[name]]
             yield from (f"{name}: {cases[name]} and not {self.expected[name]}" for name in unlike)
-        if self.beside is not None:
-            yield from self.beside.differences(rows)
 
 
 def random_exhibit(folder: Path, name: str, drawn: Generated) -> Exhibit:
@@ -82,9 +85,12 @@ def variant_exhibit(folder: Path, name: str, cases: int = VARIANT_CASES) -> Exhi
     apart = [_slower(replace(moved(each, case), meta=meta)) for case, each in enumerate(drawn.histories)]
     own = [replace(each, meta=replace(each.meta, origin=origin, clock_error_ns=known)) for each in drawn.histories]
     drawn = replace(drawn, expected=tuple(judge(each, said) for each in own))
+    mops = [row for each in apart for row in each.mops]
+    if name == "unsorted":
+        Random(name).shuffle(mops)
     tables = tables_of(
         [row for each in apart for row in each.ops],
-        [row for each in apart for row in each.mops],
+        mops,
         [row for each in apart for row in each.coverage],
     )
     sealed = write(folder / name, tables, meta)

@@ -97,11 +97,11 @@ def change_outcome(random: Random, draft: Draft) -> None:
 
 
 def change_isolation(random: Random, draft: Draft) -> None:
-    """Of one process throughout: a consumer has one isolation."""
+    """Of one process throughout, as a consumer has one isolation; or of one operation."""
     op = random.choice(draft.ops)
     if op["isolation"] is not None and op["phase"] == "main":
         isolation = random.choice(("read_committed", "read_uncommitted", None))
-        for each in draft.ops:
+        for each in draft.ops if random.random() < 0.5 else [op]:
             if each["process"] == op["process"] and each["isolation"] is not None:
                 each["isolation"] = isolation
 
@@ -124,7 +124,7 @@ def move_commit(random: Random, draft: Draft) -> None:
 
 
 def forget_topic(random: Random, draft: Draft) -> None:
-    rows = _rows(draft, "send")
+    rows = _rows(draft, random.choice(("send", "send", "poll", "seek")))
     if rows:
         random.choice(rows)[1]["key"] = -1
 
@@ -132,10 +132,13 @@ def forget_topic(random: Random, draft: Draft) -> None:
 def change_coverage(random: Random, draft: Draft) -> None:
     if draft.coverage:
         row = random.choice(draft.coverage)
-        if random.random() < 0.5:
+        kind = random.random()
+        if kind < 0.5:
             row["complete"] = not row["complete"]
+        elif kind < 0.9:
+            row["log_start"] = max(0, (row["log_start"] or 0) + random.choice((-2, -1, 1, 2)))
         else:
-            row["log_start"] = max(0, row["log_start"] + random.choice((-2, -1, 1, 2)))
+            row["log_start"] = None
 
 
 def drop_boundary(random: Random, draft: Draft) -> None:
@@ -149,6 +152,12 @@ def forget_where_or_when_polled(random: Random, draft: Draft) -> None:
     rows = _rows(draft, "poll")
     if rows:
         random.choice(rows)[1][random.choice(("offset", "complete_ns"))] = None
+
+
+def forget_producer(random: Random, draft: Draft) -> None:
+    rows = _rows(draft, "send")
+    if rows:
+        random.choice(rows)[1]["producer"] = None
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -166,4 +175,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     change_coverage,
     drop_boundary,
     forget_where_or_when_polled,
+    forget_producer,
 )

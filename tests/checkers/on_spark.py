@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 
 def judge_on_spark(spark: SparkContext, folder: Path, tables: Mapping[str, pa.Table], meta: Meta) -> dict[str, Cases]:
-    history = open_history(spark, folder, write(folder, tables, meta), PromiseOverride())
+    return cases_on_spark(spark, folder, write(folder, tables, meta), PromiseOverride())
+
+
+def cases_on_spark(spark: SparkContext, folder: Path, meta: Meta, override: PromiseOverride) -> dict[str, Cases]:
+    history = open_history(spark, folder, meta, override)
     result, _ = checked(history, transactions=has_transactions(folder), most=None)
     return cases_of(row._asdict() for row in result.cases)

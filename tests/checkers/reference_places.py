@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from tests.checkers.reference import (
     Identity,
@@ -20,11 +21,21 @@ Places = dict[tuple[str, Identity], Place]
 Part = tuple[str, int, int, int, int | None, int | None, bool]
 """Present or missing, op, process, key, value, offset, whether its loss is fatal."""
 
+
+class Holder(NamedTuple):
+    """A step that shows a value to be at an offset."""
+
+    value: int | None
+    process: int
+    op: int
+    step: int
+
+
 OF_VALUES = ("lost-write", "vanished-read", "duplicate", "misplaced-ack", "aborted-read", "early-read", "unseen")
 
 
 def places(terms: Terms) -> Places:
-    """Of every case that could be; ``inconsistent-offset`` may show any two of its values."""
+    """Of every case that could be; ``inconsistent-offset`` may show any two :func:`holders` of its values."""
     found: Places = {}
     for key, value in {(each.key, each.value) for each in (*terms.sends, *terms.records)}:
         place = _of_value(terms, key, value)
@@ -129,6 +140,16 @@ def _torn(terms: Terms) -> Iterator[tuple[tuple[str, Identity], Place]]:
     for _, op, process, key, value, offset, _ in sorted(missing, key=lambda each: each[3:5], reverse=True):
         place: Place = {"process": process, "key": key, "value": value, "offset": offset, "step": 0}
         yield ("torn-transaction", (op,)), place
+
+
+def holders(terms: Terms) -> Iterator[tuple[tuple[int, int], Holder]]:
+    """What is known at the offsets of each key."""
+    acknowledged = [
+        each for each in terms.sends if terms.acknowledged_offset(each) is not None and terms.is_committed(each)
+    ]
+    for each in (*acknowledged, *terms.records):
+        if each.offset is not None:
+            yield (each.key, each.offset), Holder(each.value, each.process, each.op, _step(each))
 
 
 def parts(terms: Terms) -> set[Part]:

@@ -15,7 +15,7 @@ def tallies(terms: Terms) -> Tallies:
     found: Tallies = Counter()
     for send in terms.sends:
         scan = terms.complete_scan(send.key, "read_uncommitted")
-        delivered = terms.outcome(send) == "ok" or terms.producer(send).acks == 0
+        delivered = terms.outcome(send) == "ok" or terms.has_no_acks(send)
         if send.f == "txn":
             delivered |= terms.is_committed(send)
         if delivered and send.status != "fail" and scan is not None and terms.is_kept(send.key):

@@ -367,6 +367,15 @@ def an_aborted_transactions_acknowledgement(b: HistoryBuilder) -> None:
     b.send(1, 0, 2, 0)
 
 
+@innocent("inconsistent-offset")
+def the_same_offset_of_topics_that_were_deleted(b: HistoryBuilder) -> None:
+    """Last of all keys is one with a scan, and neither was sent there."""
+    b.send(0, -1, 1, 0)
+    b.send(1, -1, 2, 0)
+    b.send(2, 0, 3, 4)
+    b.poll(3, [(0, 4, 3)])
+
+
 # phantom
 
 
@@ -404,6 +413,26 @@ def sent_and_unknown_is_sent(b: HistoryBuilder) -> None:
 def sent_while_its_topic_was_deleted(b: HistoryBuilder) -> None:
     b.send(0, -1, 1, type="info")
     b.poll(1, [(0, 0, 1)])
+
+
+@innocent("phantom")
+def nothing_but_a_scan(b: HistoryBuilder) -> None:
+    b.scan(0, [])
+
+
+@innocent("phantom")
+def read_nobody_knows_where(b: HistoryBuilder) -> None:
+    """A position of it skips nothing of the last key either."""
+    for offset in (4, 5, 6):
+        b.send(0, 0, offset, offset)
+    b.assign(1, [-1], [4])
+    b.poll(1, [(-1, 4, 9), (-1, 6, 9)])
+
+
+@innocent("early-read")
+def read_early_nobody_knows_where(b: HistoryBuilder) -> None:
+    b.txn(0, [Send(0, 1, 0)], at=(10, 100), commit_at=50)
+    b.poll(1, [(-1, 0, 1)], COMMITTED, at=(30, 40))
 
 
 # aborted-read, early-read, torn-transaction
@@ -733,6 +762,12 @@ def the_highest_was_never_safe_but_another_was(b: HistoryBuilder) -> None:
 @innocent("realtime-order")
 def the_two_overlap(b: HistoryBuilder) -> None:
     b.send(0, 0, 1, 5, at=(0, 10))
+    b.send(1, 0, 2, 4, at=(10, 20))
+
+
+@innocent("realtime-order")
+def nobody_noted_when_it_was_acknowledged(b: HistoryBuilder) -> None:
+    b.send(0, 0, 1, 5, at=(0, None))
     b.send(1, 0, 2, 4, at=(10, 20))
 
 

@@ -3,6 +3,7 @@ committed, reads, log, positions, scans, promises."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from checkers.promises import PromiseOverride
@@ -60,7 +61,7 @@ class Terms:
 
     def outcome(self, send: Mop) -> str:
         """In a transaction the operation decides. Without acks nobody knows, whatever was recorded."""
-        if self.producer(send).acks == 0:
+        if self.has_no_acks(send):
             return "info"
         if send.f == "txn":
             return send.type
@@ -77,7 +78,7 @@ class Terms:
 
     def acknowledged_offset(self, send: Mop) -> int | None:
         """Where the broker said it put it. An aborted transaction's acknowledgements are void."""
-        if send.status != "ok" or self.producer(send).acks == 0:
+        if send.status != "ok" or self.has_no_acks(send):
             return None
         if send.f == "txn" and send.type == "fail":
             return None
@@ -196,9 +197,14 @@ class Terms:
 
     # Promises
 
-    def producer(self, send: Mop) -> ProducerSettings:
-        assert send.producer is not None
-        return self.meta.producers[send.producer]
+    def promisers(self, send: Mop | None) -> Sequence[ProducerSettings]:
+        """Its producer. Where nobody is known to have sent it, or by which producer: what all of them promise."""
+        if send is None or send.producer is None:
+            return self.meta.producers
+        return [self.meta.producers[send.producer]]
+
+    def has_no_acks(self, send: Mop) -> bool:
+        return send.producer is not None and self.meta.producers[send.producer].acks == 0
 
     def topic(self, key: int) -> TopicSettings:
         return self.meta.topics[self.meta.keys[key].topic]
@@ -215,20 +221,19 @@ class Terms:
         return not unclean
 
     def is_safe(self, send: Mop) -> bool:
-        acks_all = self.producer(send).acks == -1 if self.said.safe is None else self.said.safe
-        return acks_all and self.is_clean(send.key)
+        acks_all = all(each.acks == -1 for each in self.promisers(send))
+        return (acks_all if self.said.safe is None else self.said.safe) and self.is_clean(send.key)
 
     def is_never_repeated(self, send: Mop | None) -> bool:
-        """Where nobody is known to have sent it: what all producers promise."""
-        producers = [self.producer(send)] if send is not None else list(self.meta.producers)
         if self.said.idempotent is not None:
             return self.said.idempotent
-        return all(each.idempotent or each.retries == 0 for each in producers)
+        return all(each.idempotent or each.retries == 0 for each in self.promisers(send))
 
     def keeps_order(self, send: Mop) -> bool:
-        settings = self.producer(send)
-        idempotent = settings.idempotent if self.said.idempotent is None else self.said.idempotent
-        return idempotent or settings.max_in_flight == 1
+        settings = self.promisers(send)
+        if self.said.idempotent or (self.said.idempotent is None and all(each.idempotent for each in settings)):
+            return True
+        return all(each.max_in_flight == 1 for each in settings)
 
     @staticmethod
     def offset(each: Mop) -> int:

@@ -57,6 +57,10 @@ def test_values_are_unique_across_keys(spark: SparkContext, tmp_path: Path) -> N
     assert _values(spark, tmp_path / "fine", b) == []
     b.send(0, 1, 7, 1)
     assert _values(spark, tmp_path / "twice", b) == ["value 7 was sent 2 times: values must be unique within a run"]
+    b.send(0, 1, 8, 2)
+    assert _values(spark, tmp_path / "there", b) == [
+        "1 values were sent more than once to one key: values must be unique"
+    ]
 
 
 def _values(spark: SparkContext, folder: Path, b: HistoryBuilder) -> list[str]:

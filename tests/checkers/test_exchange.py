@@ -27,7 +27,15 @@ def test_a_column_comes_out_as_it_went_in(values: list[int]) -> None:
 
 @pytest.mark.parametrize(
     ("values", "size"),
-    [([5, 5, 5], 0), ([NONE, NONE], 0), ([7, 7 + 254], 1), ([7, 7 + 255], 2), ([NONE, 2**40], 1), ([0, 2**40], 8)],
+    [
+        ([5, 5, 5], 0),
+        ([NONE, NONE], 0),
+        ([7, 7 + 254], 1),
+        ([7, 7 + 255], 2),
+        ([7, 7 + 2**20], 4),
+        ([NONE, 2**40], 1),
+        ([0, 2**40], 8),
+    ],
 )
 def test_a_column_is_as_narrow_as_it_can_be(values: list[int], size: int) -> None:
     packed = Packed.of(np.array(values, dtype=np.int64))

@@ -37,7 +37,7 @@ def lacking(measured: Measured, fault: Fault = KILL, **exercise: object) -> list
 
 
 def test_a_fault_that_met_just_enough() -> None:
-    assert judge_exercise(meta(), [KILL], 1, BUSY, []) == ([], [])
+    assert judge_exercise(meta(faults=True), [KILL], 1, BUSY, []) == ([], [])
 
 
 @pytest.mark.parametrize(

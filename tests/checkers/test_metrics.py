@@ -27,6 +27,7 @@ def test_percentiles_of_buckets() -> None:
     assert percentile(counts, 0.99, 1) == round(2**10.5 / 1e6, 3)
     assert percentile(counts, 1.0, 1) == round(2**20.5 / 1e6, 3)
     assert percentile([(24, 1)], 0.5, 12) == round(2 ** (24.5 / 12) / 1e6, 3)
+    assert percentile([(40, 1)], 0.5, 1) == round(2**40.5 / 1e6, 3)
     assert percentile([], 0.5, 1) is None
 
 
@@ -51,6 +52,13 @@ def test_the_document() -> None:
     assert found["longest-unavailability-s"] == 3
 
 
+def test_the_document_without_findings() -> None:
+    found = document(LOAD, {}, [])
+    assert found["duplicates-per-million"] == found["losses-per-million"] == found["missing-of-sent-per-million"] == 0
+    of_three = document(measured((0, "ok", MS, 3)), {}, [Finding("duplicate", 1, 0, ())])
+    assert of_three["duplicates-per-million"] == 333_333.333
+
+
 def test_the_document_of_nothing() -> None:
     nothing = document(measured(), {}, [])
     assert nothing["duplicates-per-million"] is None
@@ -67,6 +75,7 @@ def test_second_by_second() -> None:
     assert found["sent_fail"] == [0, 0, 1, 0, 0]
     assert found["polled"] == [0, 1, 0, 0, 7]
     assert found["available"] == [0.8, 0.0, 0.0, 0.0, 1.0]
+    assert series(measured((0, "ok", MS, 1), (0, "fail", 0, 2), (1, "ok", MS, 3)))["available"] == [0.3333, 1.0]
     low, high = percentile([(MS, 1)], 1, 12), percentile([(MS + 12, 1)], 1, 12)
     assert found["send_p50_ms"] == [low, None, None, None, percentile([(MS + 24, 1)], 1, 12)]
     assert found["send_p95_ms"][0] == found["send_p99_ms"][0] == high

@@ -67,6 +67,13 @@ def test_a_wrong_file_of_promises_is_refused(tmp_path: Path, text: str, message:
         PromiseOverride.read(file)
 
 
+def test_a_file_of_promises_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "promises.toml"
+    file.write_bytes(b"safe = \xff")
+    with pytest.raises(HistoryError, match="not TOML"):
+        PromiseOverride.read(file)
+
+
 def test_a_missing_file_of_promises_is_refused(tmp_path: Path) -> None:
     with pytest.raises(HistoryError, match="No such file"):
         PromiseOverride.read(tmp_path / "none.toml")
