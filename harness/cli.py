@@ -6,6 +6,11 @@ a file whose path is printed; ``--debug`` shows it instead.
 
 from __future__ import annotations
 
+from harness.early import end_at_once_on_signals
+
+if __name__ == "__main__":  # before the imports below, which take their time
+    end_at_once_on_signals()
+
 import argparse
 import errno
 import os
@@ -13,12 +18,10 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import metadata
 from typing import NoReturn
 
-from harness.commands import admin, check, cluster, doctor, explain, run, runs, synth
 from harness.exits import Exit, UsageError
-from harness.interrupts import interrupt_on_signals
+from harness.interrupts import Ending, interrupt_on_signals
 from harness.traces import kept
 
 _EPILOG = """\
@@ -43,6 +46,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> Parser:
+    from harness.commands import admin, check, cluster, doctor, explain, run, runs, synth
+
     top = Parser(
         prog="tidemark",
         description="Chaos verification for log brokers: drive, break, record, judge.",
@@ -58,6 +63,8 @@ def parser() -> Parser:
 
 
 def _version() -> str:
+    from importlib import metadata
+
     try:
         return metadata.version("tidemark")
     except metadata.PackageNotFoundError:
@@ -69,8 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = False
     try:
-        interrupt_on_signals()
         options = parser().parse_args(given)
+        interrupt_on_signals()
         debug = options.debug
         code = int(options.execute(options))
         sys.stdout.flush()  # here, where a full disk or a closed pipe still has an exit code
@@ -141,5 +148,17 @@ def _say(message: str) -> None:
         print(f"tidemark: {line}", file=sys.stderr)
 
 
+def command() -> NoReturn:
+    """``tidemark`` as a process: loaded and ended so that Ctrl-C has its exit code at any moment."""
+    ending = Ending()
+    end_at_once_on_signals()
+    try:
+        code = main()
+    except KeyboardInterrupt:  # once more, while the first one was being told
+        code = Exit.INTERRUPTED
+    ending.begin()
+    sys.exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

@@ -7,16 +7,24 @@ comes meanwhile is remembered, and the saving goes on. A person who insists (a s
 
 from __future__ import annotations
 
+import _thread
+import atexit
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, Self
 
+from harness.exits import Exit
+
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A terminal's Ctrl-C, a CI job that is cancelled, a terminal that is closed."""
+
+
+_AGAIN_S: Final = 0.02
 
 
 def interrupt_on_signals() -> None:
@@ -26,6 +34,46 @@ def interrupt_on_signals() -> None:
 
 def _raise(_number: int, _frame: FrameType | None) -> None:
     raise KeyboardInterrupt
+
+
+class Ending:
+    """The end of a command, which Ctrl-C may hasten, but not spoil: what it started is ended by callbacks of ``atexit``,
+    and an interruption of those would be a traceback. To be made first of all: the callback that was registered first
+    is the last one to be called."""
+
+    def __init__(self) -> None:
+        self._interrupted = False
+        atexit.register(self._last)
+        sys.unraisablehook = _unraisable
+
+    def begin(self) -> None:
+        _install(self._remember)
+
+    def _remember(self, _number: int, _frame: FrameType | None) -> None:
+        if self._interrupted:
+            os._exit(Exit.INTERRUPTED)
+        self._interrupted = True
+
+    def _last(self) -> None:
+        # Python gives signals back to the system when it ends; what the system makes of them is no exit code of ours.
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        if self._interrupted:
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError, ValueError):
+                    stream.flush()
+            os._exit(Exit.INTERRUPTED)
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Where an interruption falls into a finaliser, Python would show it and go on. It is raised again instead, by a
+    thread: at once would be inside of the finaliser still."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        again = threading.Timer(_AGAIN_S, _thread.interrupt_main)
+        again.daemon = True
+        again.start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _install(handler: Callable[[int, FrameType | None], None]) -> dict[signal.Signals, Any]:
