@@ -296,3 +296,27 @@ def _random_step(manager: LogManager, log: Log, random: Random) -> None:
         log.roll()
     elif random.random() < 0.05:
         log.truncate_fully_and_start_at(log.end_offset + 10)
+
+
+def test_a_snapshot_that_was_cut_off_never_comes_back() -> None:
+    """Removed from the folder, but what if the folder was not synced, and other records have taken the place?"""
+    for seed in range(12):
+        with simulated_host(seed) as host:
+            manager = opened(host.boot())
+            log = manager.get_or_create(PARTITION, SMALL)
+            for sequence in range(4):
+                send(log, 1, sequence)
+            manager.shutdown()
+            host.kill()
+            log = opened(host.boot()).get_or_create(PARTITION, SMALL)
+            send(log, 1, 4)
+            log.flush()  # the first one of a life syncs the folder
+            log.truncate_to(2)
+            for sequence in range(4):
+                send(log, 2, sequence)
+            assert len(log.segments) == 1, "a roll would sync the folder"
+            log.flush()
+            host.lose_power()
+            log = opened(host.boot()).get_or_create(PARTITION, SMALL)
+            assert log.end_offset == 6
+            assert known_by(log) == said_by(log)
