@@ -205,7 +205,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.interrupt", description=__doc__.splitlines()[0])
     parser.add_argument("--phase", nargs="+", choices=[each.name for each in PHASES], default=None)
     parser.add_argument("--signal", nargs="+", choices=list(SIGNALS), default=list(SIGNALS))
-    parser.add_argument("--target", default="shipped")
+    parser.add_argument("--target", default="kafka")
     parser.add_argument("--store", type=Path, default=None, help="a folder for the runs; default: one that is deleted")
     options = parser.parse_args(arguments)
     interrupt_on_signals()  # so that a time-out on this program leaves no run behind
