@@ -53,9 +53,20 @@ def judge(
         judgement = _judge(spark, folder, meta, only, promises or PromiseOverride(), progress)
     except HistoryError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever broke, silence must not read as valid
+    except Exception as error:
+        if _is_interruption(error):
+            raise KeyboardInterrupt from error
         judgement = _crashed(error)
     return replace(undecided(judgement, meta), path=path_label, meta=about, seconds=time.monotonic() - began)
+
+
+def _is_interruption(error: BaseException | None) -> bool:
+    """Whether it is what PySpark ran into while it cleaned up after a Ctrl-C."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _crashed(error: Exception) -> Judgement:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -108,7 +110,8 @@ def _shared_out(
             for number, chunk in numbered:
                 work = (source, chunk, json_lines, str(folder / f"{number}.parsed"))
                 if sum(not each.done() for each in running) <= workers:
-                    running.append(pool.submit(parse_to_file, *work))
+                    with _deaf():
+                        running.append(pool.submit(parse_to_file, *work))
                 else:
                     running.append(_done_here(*work))
                 while running and (len(running) >= _IN_FLIGHT or running[0].done()):
@@ -118,6 +121,17 @@ def _shared_out(
         finally:
             for each in running:
                 each.cancel()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that start in here do not hear a terminal's Ctrl-C, which is for the command; it ends them. One that
+    comes meanwhile waits, so it is not lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _done_here(source: str, chunk: Chunk, json_lines: bool, out: str) -> Future[tuple[Parsed, Ints]]:

@@ -126,6 +126,18 @@ def test_a_crash_is_unknown_and_keeps_its_traceback(tmp_path: Path, monkeypatch:
     assert "PythonRunner.scala" in found.document()["crash"]
 
 
+def test_an_interruption_that_another_error_covers_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise ConnectionError("answer is empty")
+
+    monkeypatch.setattr(checkers.judge, "checked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        judged(tmp_path / "h", one_send())
+
+
 def test_bad_input_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object, **__: object) -> None:
         raise HistoryError("part 3: damaged")
