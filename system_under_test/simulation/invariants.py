@@ -19,9 +19,16 @@ no-task-dies                no task of a broker ends with an exception that nobo
 *Committed* is what a leader's high watermark has passed; the first leader to do so defines the bytes. Acknowledged records
 are committed, so *committed-is-kept* says that they are never lost, as soon as anybody leads without them.
 
-Power loss is the design's known limit (KIP-966) and *voids* a partition: when it hits the last in-sync replica, or as
-many replicas as min.insync.replicas before the ISR was full again, or when the replica that it hit leads without a
-controller having seen it leave the ISR. A void partition is judged no further.
+Power loss is the design's known limit (KIP-966) and *voids* a partition, which is judged no further then:
+
+* It hits the last in-sync replica.
+* It hits as many replicas as min.insync.replicas before the ISR was full again.
+* The replica that it hit leads without having been out of the ISR in between. A controller takes a broker that
+  came back under a new epoch out of its ISRs, but only if it knew the old epoch: its memory is all it compares with. Where
+  the broker is back before the controller looks, and another controller is elected meanwhile, the new one reads a live
+  broker and an ISR that names it, and nothing that says that they do not belong together. Kafka 3.9 with ZooKeeper has
+  the same hole (``processBrokerChange`` compares with the context, ``initializeControllerContext`` fills it anew); it
+  could be closed by comparing the registration's czxid with the state's mzxid at failover.
 """
 
 from __future__ import annotations

@@ -165,12 +165,13 @@ _THEMES: tuple[tuple[Theme, int], ...] = (
     (
         # Controllers change while their requests are under way.
         Theme(
-            (Kind.MOVE_CONTROLLER, Kind.EXPIRE, Kind.MOVE_LEADER, Kind.SLOW, Kind.PAUSE, Kind.CUT_FROM_ZOOKEEPER),
-            6,
+            (Kind.EXPIRE, Kind.SLOW, Kind.PAUSE, Kind.CUT_FROM_ZOOKEEPER),
+            4,
             (0.1, 0.4),
             3.0,
+            always=(Kind.MOVE_CONTROLLER, Kind.MOVE_LEADER),
         ),
-        1,
+        2,
     ),
 )
 

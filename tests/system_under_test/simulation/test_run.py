@@ -60,6 +60,18 @@ def test_a_bug_is_found(bug: Bug, invariant: str, capsys: pytest.CaptureFixture[
     assert invariant in capsys.readouterr().out
 
 
+def test_every_bug_is_hunted_down(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--hunt", "all", "--seeds", "1", "--limit", "200"]) == 0
+    table = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert [line.split("|")[1].strip() for line in table[2:]] == [bug.value for bug in Bug]
+    assert all("| 1 of 1 |" in line for line in table[2:])
+
+
+def test_a_hunt_that_finds_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--hunt", "ack-on-append", "--seeds", "1", "--limit", "0"]) == 1
+    assert "NOT FOUND" in capsys.readouterr().out
+
+
 def test_a_quiet_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seed", "5", "--schedules", "2", "--seconds", "3", "--jobs", "1"]) == 0
     shown = capsys.readouterr().out
