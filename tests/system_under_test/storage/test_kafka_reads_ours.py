@@ -13,7 +13,8 @@ import pytest
 
 from checkers.java import JavaError, find_java
 from harness.targets.kafka_home import cached_kafka, find_kafka
-from system_under_test.protocol.batch import Compression, encode
+from system_under_test.protocol.batch import encode
+from system_under_test.protocol.compression import Compression
 from system_under_test.realworld.files import RealFiles
 from system_under_test.storage.config import LogConfig
 from system_under_test.storage.dump import DumpOptions, dump
