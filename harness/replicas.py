@@ -102,10 +102,14 @@ def _end_offset(folder: Path) -> int:
 
 
 def _read(folder: Path, broker: int, key: int, log_start: int, high_watermark: int) -> ReplicaLog:
-    segments = _segments(folder)
+    first: int | None = None
     offset, last_offset, digest, leader_epoch = array("q"), array("q"), array("q"), array("i")
-    for segment in segments:
-        file = _files.open(str(segment))
+    for segment in _segments(folder):
+        try:
+            file = _files.open(str(segment))
+        except FileNotFoundError:
+            continue  # retention took it since it was listed; the log begins later now
+        first = int(segment.stem) if first is None else first
         try:
             size = file.size()
             window, window_at = b"", 0
@@ -124,7 +128,7 @@ def _read(folder: Path, broker: int, key: int, log_start: int, high_watermark: i
     return ReplicaLog(
         broker,
         key,
-        max(log_start, int(segments[0].stem) if segments else 0),
+        max(log_start, first or 0),
         high_watermark,
         np.frombuffer(offset, np.int64),
         np.frombuffer(last_offset, np.int64),

@@ -73,6 +73,15 @@ def test_what_cannot_be_read_ends_the_log(tmp_path: Path) -> None:
     assert read({1: folder})[1].offset.tolist() == [0]
 
 
+def test_a_segment_that_retention_takes_meanwhile(tmp_path: Path) -> None:
+    folder = broker_with(tmp_path / "1", {0: [(0, b"a")], 1: [(0, b"b")]}, 2)
+    first = folder / "t-0" / f"{0:020d}.log"
+    first.unlink()
+    first.symlink_to(folder / "gone")  # listed, and not there when it is opened
+    (log,) = read({1: folder}).values()
+    assert (log.log_start, log.offset.tolist()) == (1, [1])
+
+
 def test_a_replica_without_records_and_a_broker_without_the_replica(tmp_path: Path) -> None:
     empty = broker_with(tmp_path / "1", {0: []}, 0)
     (tmp_path / "2").mkdir()
