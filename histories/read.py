@@ -19,6 +19,8 @@ from histories.errors import HistoryError
 from histories.meta import Meta
 from histories.schema import ADDED_LATER, TABLES
 
+_UNREADABLE = (pa.ArrowException, OSError, ValueError)
+"""What pyarrow raises about damaged files; names that are not UTF-8 are a ValueError."""
 _AGAIN = "seal or import the history again"
 
 
@@ -44,7 +46,7 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
     for name, table in tables.items():
         try:
             check_contents(table, TABLES[name], limits.get(name, ()))
-        except (pa.ArrowException, OSError) as error:
+        except _UNREADABLE as error:
             raise HistoryError(f"{table}: cannot be read: {_first_sentence(error)}; {_AGAIN}") from None
     return meta, tables
 
@@ -80,7 +82,7 @@ def _check_table(table: Path, schema: pa.Schema) -> int:
             with pq.ParquetFile(part) as file:
                 found = file.schema_arrow
                 rows += file.metadata.num_rows
-        except (pa.ArrowInvalid, OSError) as error:
+        except _UNREADABLE as error:
             raise HistoryError(f"{part}: not a whole Parquet file: {_first_sentence(error)}; {_AGAIN}") from None
         _check_columns(part, schema, found)
     return rows

@@ -116,6 +116,17 @@ def test_a_history_without_digests_is_read(history: Path) -> None:
     assert judge(local_context(), history, path_label="h").verdict is Verdict.VALID
 
 
+def test_a_damaged_footer_is_refused_without_digests_too(history: Path) -> None:
+    """A name in it that is not UTF-8: pyarrow has no error of its own for that."""
+    forget_digests(history)
+    part = history / "mops" / "part-00000.parquet"
+    whole = part.read_bytes()
+    part.write_bytes(whole.replace(b"complete_ns", b"complete\xff\xffs"))
+    assert part.read_bytes() != whole
+    with pytest.raises(HistoryError, match=r"mops/part-00000\.parquet: not a whole Parquet file"):
+        open_history(history)
+
+
 def test_a_part_that_cannot_be_read(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
