@@ -48,3 +48,7 @@ def test_nothing_is_counted_of_nothing(tmp_path: Path) -> None:
     b = HistoryBuilder()
     b.scan(0, [(0, 1)])
     assert counted(tmp_path / "h", b) == []
+
+
+def test_the_longest_latencies_have_buckets_too() -> None:
+    assert decoded({(5 << 12) | (1023 << 2) | 1: 2}) == [StepCount(5, "info", 1023, 2)]
