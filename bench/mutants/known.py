@@ -38,8 +38,7 @@ class Known:
         self._lines: dict[str, _Line] = {}
         for text in path.read_text().splitlines() if path.exists() else ():
             line = _Line(**json.loads(text))
-            if line.noticed is not None or line.suite == suite or line.mutant not in self._lines:
-                self._lines[line.mutant] = line
+            self._lines[line.mutant] = line
 
     def __getitem__(self, mutant: Mutant) -> str | None:
         return self._lines[mutant.name].noticed
