@@ -45,3 +45,10 @@ def test_what_partitions_report_is_added_up() -> None:
     together = Result([one], {"#lag:3": 4}, {7: 1, 8: 2})
     together.add(Result([two], {"#lag:3": 1, "#lag:4": 5}, {8: 3, 9: 4}))
     assert together == Result([one, two], {"#lag:3": 5, "#lag:4": 5}, {7: 1, 8: 5, 9: 4})
+
+
+def test_where_row_groups_begin_and_end_is_kept_of_all() -> None:
+    one, two = (0, (0, 0, 0), (4, 0, 0)), (1, (5, 0, 0), (9, 1, 0))
+    together = Result(edges=[one])
+    together.add(Result(edges=[two]))
+    assert together.edges == [one, two]
