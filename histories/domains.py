@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from histories.errors import HistoryError
 from histories.meta import Meta
-from histories.schema import Defect, F, Isolation, Kind, Outcome, Phase
+from histories.schema import Access, Defect, F, Isolation, Kind, Outcome, Phase
 
 NAMES: Final[Mapping[str, Mapping[str, type[StrEnum]]]] = {
     "ops": {"f": F, "type": Outcome, "phase": Phase, "isolation": Isolation},
@@ -32,6 +32,8 @@ NAMES: Final[Mapping[str, Mapping[str, type[StrEnum]]]] = {
         "isolation": Isolation,
     },
     "coverage": {"isolation": Isolation},
+    "txns": {"type": Outcome},
+    "elements": {"kind": Access, "type": Outcome},
 }
 _OFFSETS: Final = 1 << 44
 """The checks put an offset and the rank of its key into one number."""
@@ -49,7 +51,7 @@ class Bounds:
     counts: str
 
 
-def bounds(meta: Meta, operations: int) -> dict[str, tuple[Bounds, ...]]:
+def bounds(meta: Meta, operations: int, transactions: int = 0) -> dict[str, tuple[Bounds, ...]]:
     """By table."""
     return {
         "mops": (
@@ -60,6 +62,7 @@ def bounds(meta: Meta, operations: int) -> dict[str, tuple[Bounds, ...]]:
             *(Bounds(name, 0, _INT32, "at most") for name in ("mop", "pos", "process", "worker")),
         ),
         "ops": tuple(Bounds(name, 0, _INT32, "at most") for name in ("process", "worker")),
+        "elements": (Bounds("op", 0, transactions, "transactions"),),
         "coverage": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
         "replicas": (Bounds("key", 0, len(meta.keys), "keys in meta.json"),),
     }

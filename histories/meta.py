@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from histories.digests import SealedFile, of_document
 from histories.errors import HistoryError
-from histories.schema import FORMAT, TABLES
+from histories.schema import FORMAT, Workload, tables_of
 from histories.typed import typed
 
 ORIGINS: Final = ("run", "synthetic", "jepsen")
@@ -79,6 +79,7 @@ class Meta:
     retries: int | None = None
     """Retried produce requests as the clients counted them; null: not observable."""
     interrupted: bool = False
+    workload: str = Workload.LOG.value
     counts: dict[str, int] = field(default_factory=dict)
     """Rows of each table, written by sealing."""
     files: dict[str, SealedFile] = field(default_factory=dict)
@@ -142,6 +143,8 @@ def _agree(meta: Meta) -> None:
     """What the types cannot say."""
     if meta.origin not in ORIGINS:
         raise ValueError(f"origin: expected one of {', '.join(ORIGINS)}, not {meta.origin!r}")
+    if meta.workload not in set(Workload):
+        raise ValueError(f"workload: expected one of {', '.join(Workload)}, not {meta.workload!r}")
     for number, key in enumerate(meta.keys):
         if key.topic not in meta.topics:
             raise ValueError(f"keys[{number}].topic: {key.topic!r} is not among the topics")
@@ -149,5 +152,5 @@ def _agree(meta: Meta) -> None:
         if producer.acks not in (-1, 0, 1):
             raise ValueError(f"producers[{number}].acks: expected -1 (all), 0 or 1, not {producer.acks}")
     for name, count in meta.counts.items():
-        if name not in TABLES or count < 0:
+        if name not in tables_of(meta.workload) or count < 0:
             raise ValueError(f"counts.{name}: {count} rows of {name!r} cannot be")

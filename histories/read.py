@@ -17,7 +17,7 @@ from histories.digests import check_files
 from histories.domains import bounds, check_contents
 from histories.errors import HistoryError
 from histories.meta import Meta
-from histories.schema import ADDED_LATER, TABLES
+from histories.schema import ADDED_LATER, TABLES, TRANSACTION_TABLES, tables_of
 
 _UNREADABLE = (pa.ArrowException, OSError, ValueError)
 """What pyarrow raises about damaged files; names that are not UTF-8 are a ValueError."""
@@ -29,26 +29,31 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
     if not folder.is_dir():
         raise HistoryError(f"{folder}: no such folder; expected a run or a sealed history")
     history = folder / "history" if (folder / "history").is_dir() else folder
-    if not (history / "meta.json").exists() or not any((history / name).is_dir() for name in TABLES):
+    if not (history / "meta.json").exists() or not _has_tables(history):
         raise HistoryError(_why_not(folder, history))
     meta = Meta.read(history / "meta.json")
     check_files(history, meta.files)
-    tables = {name: history / name for name in TABLES if _is_expected(name, history, meta)}
+    schemas = tables_of(meta.workload)
+    tables = {name: history / name for name in schemas if _is_expected(name, history, meta)}
     rows: dict[str, int] = {}
     for name, table in tables.items():
-        rows[name] = _check_table(table, TABLES[name])
+        rows[name] = _check_table(table, schemas[name])
         counted = meta.counts.get(name, rows[name])
         if rows[name] != counted:
             raise HistoryError(
                 f"{table}: {rows[name]} rows, but {counted} were sealed; a part is missing or foreign: {_AGAIN}"
             )
-    limits = bounds(meta, rows["ops"])
+    limits = bounds(meta, rows.get("ops", 0), rows.get("txns", 0))
     for name, table in tables.items():
         try:
-            check_contents(table, TABLES[name], limits.get(name, ()))
+            check_contents(table, schemas[name], limits.get(name, ()))
         except _UNREADABLE as error:
             raise HistoryError(f"{table}: cannot be read: {_first_sentence(error)}; {_AGAIN}") from None
     return meta, tables
+
+
+def _has_tables(history: Path) -> bool:
+    return any((history / name).is_dir() for name in (*TABLES, *TRANSACTION_TABLES))
 
 
 def _is_expected(name: str, history: Path, meta: Meta) -> bool:
@@ -64,7 +69,7 @@ def _why_not(folder: Path, history: Path) -> str:
         )
     if not any(history.iterdir()):
         return f"{history}: the folder is empty; expected meta.json and the tables {', '.join(TABLES)}"
-    if any((history / name).is_dir() for name in TABLES):
+    if _has_tables(history):
         return f"{history}: tables without meta.json: writing this history was never finished; {_AGAIN}"
     return f"{history}: not a history; expected meta.json and the tables {', '.join(TABLES)}"
 

@@ -13,6 +13,15 @@ A history is a folder::
 ``replicas`` came later than the others: a history made before has none. A replica without a batch has one row, in which
 ``offset`` and what describes a batch are null.
 
+A history of transactions on lists or registers (list-append, rw-register) has two tables of its own instead::
+
+      txns/part-*.parquet         one row per transaction
+      elements/part-*.parquet     one row per write, and per element of each list that was read
+
+``elements`` is sorted by ``(op, mop, pos)``. A read that found nothing (nil, or an empty list) has one row without
+``pos`` and ``value``; a read whose outcome nobody knows has none. Times are kept twice there: in nanoseconds, and as
+places in the order of all invocations and completions (``_at``), which is what decides who was before whom.
+
 ``ops`` is sorted by ``op``; ``mops`` by ``(op, mop, pos)``; parts are in order of their names.
 
 ``mops`` repeats those columns of its operation that the checks need (``process`` to ``commit_ns`` at
@@ -68,6 +77,25 @@ class Kind(StrEnum):
     RESUME = "resume"
     SEEK = "seek"
     RESET = "reset"
+
+
+class Workload(StrEnum):
+    """What a history's operations work on; it decides which tables the history has."""
+
+    LOG = "log"
+    """Sends and polls of partitions."""
+    APPEND = "append"
+    """Transactions that append to lists and read them whole."""
+    REGISTER = "register"
+    """Transactions that write and read registers."""
+
+
+class Access(StrEnum):
+    """What one row of ``elements`` is."""
+
+    WRITE = "write"
+    """Of a register, or an append to a list."""
+    READ = "read"
 
 
 class Phase(StrEnum):
@@ -191,6 +219,33 @@ REPLICAS = pa.schema(
     ]
 )
 
+TXNS = pa.schema(
+    [
+        _required("op", pa.int64()),  # dense, in the order of invocation
+        _required("process", pa.int32()),
+        _required("type", _text),
+        _required("invoke_ns", pa.int64()),
+        pa.field("complete_ns", pa.int64()),
+        _required("invoke_at", pa.int64()),
+        pa.field("complete_at", pa.int64()),  # null: it never came back
+        pa.field("error", _text),
+    ]
+)
+
+ELEMENTS = pa.schema(
+    [
+        _required("op", pa.int64()),
+        _required("mop", pa.int32()),
+        pa.field("pos", pa.int32()),  # place in the list that was read
+        _required("kind", _text),  # see Access
+        _required("key", pa.int64()),  # as the history has it
+        pa.field("value", pa.int64()),
+        # repeated from the transaction
+        _required("type", _text),
+        pa.field("complete_at", pa.int64()),
+    ]
+)
+
 TABLES: dict[str, pa.Schema] = {
     "ops": OPS,
     "mops": MOPS,
@@ -201,3 +256,10 @@ TABLES: dict[str, pa.Schema] = {
 
 ADDED_LATER = frozenset({"replicas"})
 """Tables that an older history of this format lacks; it is read as if they were empty."""
+
+TRANSACTION_TABLES: dict[str, pa.Schema] = {"txns": TXNS, "elements": ELEMENTS}
+
+
+def tables_of(workload: str) -> dict[str, pa.Schema]:
+    """The tables of a history, by what it works on."""
+    return TABLES if workload == Workload.LOG else TRANSACTION_TABLES

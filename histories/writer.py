@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from histories.digests import digest_files
 from histories.errors import HistoryError
 from histories.meta import Meta
-from histories.schema import TABLES
+from histories.schema import Workload, tables_of
 
 ROWS_PER_PART = 8 * 1024 * 1024
 COMPRESSION = "zstd"
@@ -31,14 +31,20 @@ COMPRESSION_LEVEL = 1
 class HistoryWriter:
     """One history folder in the making. Use it as a context manager, or call ``close`` or ``abort``."""
 
-    def __init__(self, folder: Path, rows_per_group: int = 262_144, rows_per_part: int = ROWS_PER_PART) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rows_per_group: int = 262_144,
+        rows_per_part: int = ROWS_PER_PART,
+        workload: Workload = Workload.LOG,
+    ) -> None:
         if rows_per_group < 1 or rows_per_part < 1:
             raise ValueError("rows_per_group and rows_per_part must be at least 1")
         if (folder / "meta.json").exists():
             raise HistoryError(f"{folder}: already holds a sealed history; delete it or choose another folder")
         self._folder = folder
         self._tables: dict[str, _TableWriter] = {}
-        for name, schema in TABLES.items():
+        for name, schema in tables_of(workload).items():
             table_folder = folder / name
             table_folder.mkdir(parents=True, exist_ok=True)
             # Parts of an attempt that was never sealed; left in place they would be read as rows of this one.
@@ -50,7 +56,7 @@ class HistoryWriter:
     def write(self, table: str, batch: pa.Table | pa.RecordBatch) -> None:
         """Append rows. Columns may come in any order and as plain strings; absent nullable ones are null."""
         if table not in self._tables:
-            raise ValueError(f"no table {table!r}; there are {', '.join(TABLES)}")
+            raise ValueError(f"no table {table!r}; there are {', '.join(self._tables)}")
         if not self._open:
             raise ValueError(f"{self._folder}: the writer is closed")
         self._tables[table].write(batch)

@@ -14,7 +14,7 @@ import pickle
 import signal
 import tempfile
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,9 +30,13 @@ from histories.jepsen.pairing import Pairing
 from histories.jepsen.parse import Ints, Parsed, parse_to_file
 from histories.jepsen.source import Chunk, chunks, is_json
 from histories.jepsen.tables import Chunks, RowMaker
+from histories.jepsen.transaction_rows import TransactionRows
+from histories.jepsen.transactions import PARSERS, workload_of
 from histories.meta import KeyInfo, Meta, ProducerSettings, TopicSettings
-from histories.schema import EVENTS, Isolation
+from histories.schema import EVENTS, Isolation, Workload
 from histories.writer import HistoryWriter
+
+Parser = Callable[[str, Chunk, bool, str], tuple[Parsed, Ints]]
 
 _TOPIC: Final = "jepsen"
 _IN_FLIGHT: Final = 8
@@ -42,6 +46,9 @@ _ALONE_CHUNKS: Final = 2
 
 def import_jepsen(source: Path, out: Path, isolation: str = Isolation.READ_COMMITTED) -> Meta:
     """Writes the history of ``source`` to the folder ``out``. ``isolation`` is that of its consumers."""
+    workload = workload_of(source)
+    if workload != Workload.LOG:
+        return _import_transactions(source, out, workload)
     with HistoryWriter(out) as writer, tempfile.TemporaryDirectory(dir=out, prefix="import-") as folder:
         found = _first_pass(source, Path(folder))
         rows = RowMaker(source, Path(folder), found.keys, Isolation(isolation))
@@ -55,6 +62,19 @@ def import_jepsen(source: Path, out: Path, isolation: str = Isolation.READ_COMMI
         return writer.close(_meta(source, found.keys))
 
 
+def _import_transactions(source: Path, out: Path, workload: Workload) -> Meta:
+    writer = HistoryWriter(out, workload=workload)
+    with writer, tempfile.TemporaryDirectory(dir=out, prefix="import-") as folder:
+        found = _first_pass(source, Path(folder), PARSERS[workload])
+        rows = TransactionRows()
+        stored = Chunks(Path(folder), found.starts, found.late)
+        for number in range(len(found.starts)):
+            txns, elements = rows.chunk(stored, number)
+            writer.write("txns", txns)
+            writer.write("elements", elements)
+        return writer.close(Meta(source.name, "jepsen", (), {}, (), workload=workload.value))
+
+
 @dataclass
 class _Found:
     keys: Ints = field(default_factory=lambda: np.empty(0, np.int64))
@@ -63,10 +83,10 @@ class _Found:
     events: list[tuple[int, str]] = field(default_factory=list)
 
 
-def _first_pass(source: Path, folder: Path) -> _Found:
+def _first_pass(source: Path, folder: Path, parse: Parser = parse_to_file) -> _Found:
     found = _Found()
     pairing = Pairing(source)
-    for number, (heads, keys) in enumerate(_parsed(source, folder)):
+    for number, (heads, keys) in enumerate(_parsed(source, folder, parse)):
         matched = pairing.add(heads)
         found.starts.append(matched.start)
         found.keys = np.union1d(found.keys, keys)
@@ -81,7 +101,7 @@ def _first_pass(source: Path, folder: Path) -> _Found:
     return found
 
 
-def _parsed(source: Path, folder: Path) -> Iterator[tuple[Parsed, Ints]]:
+def _parsed(source: Path, folder: Path, parse: Parser) -> Iterator[tuple[Parsed, Ints]]:
     """Heads and keys of each chunk, in order."""
     json_lines = is_json(source)
     waiting: deque[tuple[int, Chunk]] = deque()
@@ -92,13 +112,13 @@ def _parsed(source: Path, folder: Path) -> Iterator[tuple[Parsed, Ints]]:
             break
     else:
         for number, chunk in waiting:
-            yield parse_to_file(str(source), chunk, json_lines, str(folder / f"{number}.parsed"))
+            yield parse(str(source), chunk, json_lines, str(folder / f"{number}.parsed"))
         return
-    yield from _shared_out(str(source), folder, chain(waiting, reader), json_lines)
+    yield from _shared_out(str(source), folder, chain(waiting, reader), json_lines, parse)
 
 
 def _shared_out(
-    source: str, folder: Path, numbered: Iterable[tuple[int, Chunk]], json_lines: bool
+    source: str, folder: Path, numbered: Iterable[tuple[int, Chunk]], json_lines: bool, parse: Parser
 ) -> Iterator[tuple[Parsed, Ints]]:
     """Parsed by worker processes, and by this one whenever they have enough to do: from the first moment on,
     while they are still starting, no core waits."""
@@ -111,9 +131,9 @@ def _shared_out(
                 work = (source, chunk, json_lines, str(folder / f"{number}.parsed"))
                 if sum(not each.done() for each in running) <= workers:
                     with _deaf():
-                        running.append(pool.submit(parse_to_file, *work))
+                        running.append(pool.submit(parse, *work))
                 else:
-                    running.append(_done_here(*work))
+                    running.append(_done_here(parse, *work))
                 while running and (len(running) >= _IN_FLIGHT or running[0].done()):
                     yield running.popleft().result()
             while running:
@@ -134,11 +154,11 @@ def _deaf() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _done_here(source: str, chunk: Chunk, json_lines: bool, out: str) -> Future[tuple[Parsed, Ints]]:
+def _done_here(parse: Parser, source: str, chunk: Chunk, json_lines: bool, out: str) -> Future[tuple[Parsed, Ints]]:
     """What is wrong with the chunk waits for its turn: the first bad line of a file is the one that is named."""
     done: Future[tuple[Parsed, Ints]] = Future()
     try:
-        done.set_result(parse_to_file(source, chunk, json_lines, out))
+        done.set_result(parse(source, chunk, json_lines, out))
     except HistoryError as error:
         done.set_exception(error)
     return done
