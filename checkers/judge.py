@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from checkers.assumptions import broken_assumptions, doubts_of
 from checkers.coverage import unserved
+from checkers.cycles.verdict import judge_transactions
 from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
 from checkers.load import History, has_transactions, open_history
@@ -23,6 +24,7 @@ from checkers.result import Finding, Judgement, Verdict
 from histories.errors import HistoryError
 from histories.meta import Meta
 from histories.read import open_history as open_folder
+from histories.schema import Workload
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -106,6 +108,9 @@ def _judge(
     promises: PromiseOverride,
     progress: Callable[[str], None],
 ) -> Judgement:
+    if meta.workload != Workload.LOG:
+        progress("looking for anomalies and cycles")
+        return judge_transactions(spark, folder, meta, only, EXAMPLES)
     history = open_history(spark, folder, meta, promises)
     progress("looking for anomalies")
     transactions = has_transactions(folder)

@@ -35,6 +35,31 @@ CLUSTER: dict[str, str] = {
     "unavailable-after-heal": "The cluster calls itself healthy, and a partition is still not served.",
 }
 
-DEFINITIONS: dict[str, str] = {**DELIVERY, **ORDER, **CLUSTER}
+TRANSACTIONS: dict[str, str] = {
+    "internal": "A transaction's read contradicts what it read or wrote before.",
+    "future-read": "A transaction read what it wrote only later.",
+    "G1a": "A transaction read what a failed one wrote.",
+    "G1b": "A transaction read a version that its writer overwrote in the same transaction.",
+    "dirty-update": "A committed transaction wrote on top of what a failed one had written.",
+    "incompatible-order": "Two reads of a list disagree about the order of its elements.",
+    "duplicate-elements": "A read of a list has an element more than once, although it was appended once.",
+    "cyclic-versions": "What transactions read and wrote puts the versions of a register in a circle.",
+    "lost-update": "Two transactions read the same version and both wrote on it.",
+}
+
+_CYCLE_KINDS: dict[str, str] = {
+    "G0": "A cycle of transactions that each wrote after the one before.",
+    "G1c": "A cycle of transactions that each wrote after, or read from, the one before.",
+    "G-single-item": "A cycle of transactions in which exactly one did not see what the next one wrote.",
+    "G-nonadjacent-item": "A cycle in which some transactions, never two in a row, did not see what the next one wrote.",
+    "G2-item": "A cycle in which two or more transactions did not see what the next one wrote.",
+}
+_ORDERS = {"": "", "-process": " Some follow by the order of a process.", "-realtime": " Some follow in real time."}
+
+CYCLES: dict[str, str] = {
+    kind + suffix: said + order for suffix, order in _ORDERS.items() for kind, said in _CYCLE_KINDS.items()
+}
+
+DEFINITIONS: dict[str, str] = {**DELIVERY, **ORDER, **CLUSTER, **TRANSACTIONS, **CYCLES}
 
 ANOMALIES: tuple[str, ...] = tuple(DEFINITIONS)

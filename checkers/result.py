@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from checkers.cycles.models import RuledOut
+
 
 class Verdict(StrEnum):
     VALID = "valid"
@@ -30,6 +32,8 @@ class Example:
     key: int | None = None
     value: int | None = None
     offset: int | None = None
+    cycle: tuple[dict[str, Any], ...] = ()
+    """Of a cycle of transactions, each edge: from, to, kind, reason."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Judgement:
     meta: dict[str, Any] = field(default_factory=dict)
     """run_id, seed, origin, versions: what a report's header shows."""
     seconds: float = 0.0
+    models: RuledOut | None = None
+    """Of a history of transactions: consistency models that cannot hold."""
     crash: str = ""
     """The traceback of a check that crashed."""
 
@@ -99,6 +105,7 @@ class Judgement:
                             "value": example.value,
                             "offset": example.offset,
                             "evidence": list(example.evidence),
+                            **({"cycle": list(example.cycle)} if example.cycle else {}),
                         }
                         for example in each.examples
                     ],
@@ -109,5 +116,11 @@ class Judgement:
             "not_exercised": list(self.not_exercised),
             "metrics": self.metrics,
             "seconds": round(self.seconds, 3),
+            **self._models(),
             **({"crash": self.crash} if self.crash else {}),
         }
+
+    def _models(self) -> dict[str, Any]:
+        if self.models is None:
+            return {}
+        return {"models_ruled_out": list(self.models.weakest), "also_ruled_out": list(self.models.others)}

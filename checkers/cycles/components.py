@@ -24,7 +24,7 @@ def strong_components(nodes: int, src: Ints, dst: Ints) -> Ints:
         return component
     graph = nx.DiGraph()
     graph.add_edges_from(zip(src[keep].tolist(), dst[keep].tolist(), strict=True))
-    found = sorted((sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1))
+    found = sorted(sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1)
     for number, members in enumerate(found):
         component[members] = number
     return component
@@ -47,9 +47,7 @@ def _peeled(nodes: int, src: Ints, dst: Ints) -> Bools:
     return alive
 
 
-def with_real_time(
-    window: Ints, invoke_at: Ints, complete_at: Ints, src: Ints, dst: Ints
-) -> tuple[int, Ints, Ints]:
+def with_real_time(window: Ints, invoke_at: Ints, complete_at: Ints, src: Ints, dst: Ints) -> tuple[int, Ints, Ints]:
     """Nodes 0 … n-1 in their windows, and edges between them, with real-time order as a chain of points in time: point
     n + i stands for the i-th invocation in the order of windows and time. ``complete_at`` is NONE where nothing follows."""
     count = window.size

@@ -167,4 +167,10 @@ def updates_lost(key: Ints, op: Ints, read: Ints, found: Counted) -> None:
     begin = starts(key, read)
     size = np.diff(np.append(begin, key.size))
     twice = begin[size > 1]
-    found.add("lost-update", op[twice], key[twice], np.full(twice.size, NONE, np.int64), op[np.minimum(twice + 1, op.size - 1)])
+    found.add(
+        "lost-update",
+        op[twice],
+        key[twice],
+        np.full(twice.size, NONE, np.int64),
+        op[np.minimum(twice + 1, op.size - 1)],
+    )

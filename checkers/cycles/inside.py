@@ -56,7 +56,12 @@ def search_windows(
     node_start = edge_start = 0
     for node_end, edge_end in zip(node_ends.tolist(), edge_ends.tolist(), strict=True):
         txns = [
-            Txn(int(op[n]), int(nodes["process"][n]), int(nodes["invoke_at"][n]), None if done[n] == NONE else int(done[n]))
+            Txn(
+                int(op[n]),
+                int(nodes["process"][n]),
+                int(nodes["invoke_at"][n]),
+                None if done[n] == NONE else int(done[n]),
+            )
             for n in by_component[node_start:node_end].tolist()
         ]
         steps = _steps(edges, edge_order[edge_start:edge_end])

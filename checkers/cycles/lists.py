@@ -179,9 +179,7 @@ class _Lists:
         sure = np.flatnonzero((writer >= 0) & (self.type[writer] != INFO))
         rows = writer[sure]
         dirty = np.flatnonzero(
-            (self.key[rows][1:] == self.key[rows][:-1])
-            & (self.type[rows][:-1] == FAIL)
-            & (self.type[rows][1:] == OK)
+            (self.key[rows][1:] == self.key[rows][:-1]) & (self.type[rows][:-1] == FAIL) & (self.type[rows][1:] == OK)
         )
         self._add("dirty-update", rows[1:][dirty], self.op[rows[:-1][dirty]])
         # One number for the content of each read.
@@ -194,7 +192,11 @@ class _Lists:
         first = starts(self.key, self.op)
         is_first = np.zeros(self.op.size, np.bool_)
         is_first[first] = True
-        writes = self.write_rows[starts(self.key[self.write_rows], self.op[self.write_rows])] if self.write_rows.size else first[:0]
+        writes = (
+            self.write_rows[starts(self.key[self.write_rows], self.op[self.write_rows])]
+            if self.write_rows.size
+            else first[:0]
+        )
         group = np.repeat(np.arange(first.size), np.diff(np.append(first, self.op.size)))
         has_write = np.zeros(first.size, np.bool_)
         has_write[group[writes]] = True

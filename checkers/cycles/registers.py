@@ -5,7 +5,7 @@ writes the key, the version it read comes before the one it wrote (writes follow
 second when asked (``wfr-keys?``); what its options ``sequential-keys?`` and ``linearizable-keys?`` would add is not
 inferred. Where the inferred order of a key has a cycle (cyclic-versions), only the initial state counts there.
 
-internal, G1a, G1b, lost-update and phantom are as for lists (:mod:`.lists`). Of a transaction counts, from outside, the
+internal, future-read, G1a, G1b, lost-update and phantom are as for lists (:mod:`.lists`). Of a transaction counts, from outside, the
 first read of a key before any write, and the last write.
 """
 
@@ -58,7 +58,8 @@ def check_registers(rows: Columns, most: int | None) -> KeysReport:
     final[group[write]] = write
     updating = read[(final[group[read]] >= 0) & (type_[read] == OK)]
     updates_lost(key[updating], op[updating], ids[updating], found)
-    follows = updating[value[updating] != NONE]
+    # Who read what it wrote itself later has a future-read; no version comes before itself.
+    follows = updating[(value[updating] != NONE) & (ids[updating] != ids[final[group[updating]]])]
     before, after = follows, final[group[follows]]
     cyclic = _cyclic(ids[before], ids[after])
     if cyclic.any():
@@ -97,6 +98,9 @@ def _reads(rows: Columns, writes: Writes, middle: np.ndarray[tuple[int], np.dtyp
     found.add("G1a", op[read[aborted]], key[read[aborted]], value[read[aborted]], op[written[aborted]])
     half = np.flatnonzero(ok & (written >= 0) & middle[written] & (op[written] != op[read]))
     found.add("G1b", op[read[half]], key[read[half]], value[read[half]], op[written[half]])
+    own = (written >= 0) & (op[written] == op[read])
+    later = read[ok & own & (rows["mop"][written] > rows["mop"][read])]
+    found.add("future-read", op[later], key[later], value[later])
     strange = read[written < 0]
     _, fresh = np.unique(rows["id"][strange], return_index=True)
     found.add("phantom", op[strange[fresh]], key[strange[fresh]], value[strange[fresh]])

@@ -106,7 +106,11 @@ def search(txns: Sequence[Txn], data: Iterable[Step], deadline: Callable[[], boo
 
 
 def _variant(
-    variant: str, by_kind: dict[Edge, Adjacency], orders: tuple[Edge, ...], result: Searched, deadline: Callable[[], bool]
+    variant: str,
+    by_kind: dict[Edge, Adjacency],
+    orders: tuple[Edge, ...],
+    result: Searched,
+    deadline: Callable[[], bool],
 ) -> None:
     found = {each.kind for each in result.cycles}
     for base in BASES:

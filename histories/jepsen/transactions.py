@@ -22,7 +22,7 @@ from histories.errors import HistoryError
 from histories.jepsen import edn
 from histories.jepsen.parse import FS, OTHER_F, TYPES, Ints, Parsed
 from histories.jepsen.quick import NULL
-from histories.jepsen.source import Chunk, chunks, is_json
+from histories.jepsen.source import Chunk, chunks
 from histories.jepsen.values import VALUE_BITS, VALUE_LIMIT
 from histories.schema import Workload
 
