@@ -1,4 +1,4 @@
-"""``tidemark synth log``: a synthetic history, valid but for the anomalies that were asked for."""
+"""``tidemark synth``: a synthetic history, valid but for the anomalies that were asked for."""
 
 from __future__ import annotations
 
@@ -53,7 +53,25 @@ def add(commands: Any) -> None:
         help="anomalies, such as lost-write:3,duplicate:1; may be given again",
     )
     log.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0")
-    log.set_defaults(execute=execute)
+    log.set_defaults(execute=execute, workload="log")
+    for name, what in (("append", "transactions on lists"), ("register", "transactions on registers")):
+        made = workloads.add_parser(
+            name,
+            help=what,
+            description=f"A history of {what}: strictly serializable by construction, but for what --inject asks for.",
+        )
+        made.add_argument("--ops", type=_positive, required=True, metavar="N", help="transactions")
+        made.add_argument("--out", type=Path, required=True, metavar="PATH", help="a new folder for a sealed history")
+        made.add_argument("--keys", type=_positive, default=10, metavar="N", help="keys in use at a time; default: 10")
+        made.add_argument(
+            "--inject",
+            action="append",
+            default=[],
+            metavar="NAME:COUNT,…",
+            help="anomalies, such as G1c:3,lost-update:1; may be given again",
+        )
+        made.add_argument("--seed", type=_natural, default=0, metavar="N", help="default: 0")
+        made.set_defaults(execute=execute, workload=name, rotate=0)
 
 
 def _natural(text: str) -> int:
@@ -92,9 +110,10 @@ def execute(options: argparse.Namespace) -> int:
 
 def _is_new(out: Path) -> bool:
     """Nothing there, or an empty folder, or what a synth that was killed has left."""
-    from histories.schema import TABLES
+    from histories.schema import TABLES, TRANSACTION_TABLES
 
-    return not os.path.lexists(out) or (out.is_dir() and {each.name for each in out.iterdir()} <= set(TABLES))
+    ours = {*TABLES, *TRANSACTION_TABLES}
+    return not os.path.lexists(out) or (out.is_dir() and {each.name for each in out.iterdir()} <= ours)
 
 
 def _made(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int:
@@ -105,6 +124,8 @@ def _made(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int
             count = _synthesize(options, out, inject)
             undo.pop_all()
         return count
+    if options.workload != "log":
+        raise UsageError(f"--out {out}: a history of transactions is made as a folder, not in Jepsen's format")
     from histories.jepsen import export_jepsen  # type: ignore[import-not-found, unused-ignore]
 
     with tempfile.TemporaryDirectory(prefix="tidemark-synth-") as scratch, ExitStack() as undo:
@@ -118,9 +139,15 @@ def _made(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int
 
 
 def _synthesize(options: argparse.Namespace, out: Path, inject: dict[str, int]) -> int:
+    from histories.schema import Workload
     from histories.synth import synthesize
+    from histories.synth.transactions import synthesize_transactions
 
     try:
+        if options.workload != "log":
+            workload = Workload(options.workload)
+            made = synthesize_transactions(out, workload, options.ops, options.keys, inject, options.seed)
+            return made.counts["txns"]
         meta = synthesize(out, options.ops, options.keys, options.rotate, inject, options.seed)
     except ValueError as error:
         raise UsageError(str(error)) from None

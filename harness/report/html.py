@@ -17,6 +17,7 @@ from checkers.names import DEFINITIONS
 from checkers.result import Example, Fault, Finding, Judgement, Verdict
 from harness.report import figures
 from harness.report.charts import KNOWN_FAULTS, charts
+from harness.report.cycle import drawn
 from harness.report.series import series_of
 from harness.report.words import TITLES, meaning, summary, violated
 
@@ -45,6 +46,7 @@ def render(judgement: Judgement, *, replay: str = "") -> str:
             _verdict(judgement),
             _facts(judgement, replay),
             _reasons(judgement),
+            _models(judgement),
             _findings(judgement),
             _tiles(judgement.metrics),
             _over_time(judgement),
@@ -113,6 +115,14 @@ def _reasons(judgement: Judgement) -> str:
     return _section("Why", f'<ul class="reasons">{items}</ul>' if items else "")
 
 
+def _models(judgement: Judgement) -> str:
+    if judgement.models is None or not judgement.models.weakest:
+        return ""
+    names = f"<p>{escape(', '.join(judgement.models.weakest))}</p>"
+    also = f'<p class="note">and so neither {escape(", ".join(judgement.models.others))}</p>'
+    return _section("Consistency models ruled out", names + (also if judgement.models.others else ""))
+
+
 def _findings(judgement: Judgement) -> str:
     broken = violated(judgement)
     observed = [each for each in judgement.findings if not each.fatal and each.count]
@@ -144,7 +154,7 @@ def _example(example: Example, *, opened: bool) -> str:
     rows = figures.plural(len(example.evidence), "row")
     return (
         f"<details{' open' if opened else ''}><summary><span>{escape(example.sentence)}</span>"
-        f"<small>{rows}</small></summary>{_tables(example.evidence)}</details>"
+        f"<small>{rows}</small></summary>{drawn(example.cycle)}{_tables(example.evidence)}</details>"
     )
 
 

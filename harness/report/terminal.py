@@ -52,6 +52,11 @@ def print_summary(
     if shown:
         console.print()
         console.print(_anomalies(violated(judgement) + [each for each in shown if not each.fatal]))
+    if judgement.models is not None and judgement.models.weakest:
+        console.print()
+        console.print(Text(f"  not {', '.join(judgement.models.weakest)}", "bold"))
+        if judgement.models.others:
+            console.print(Text(f"  and so neither {', '.join(judgement.models.others)}", "dim"))
     _print_examples(console, violated(judgement))
     _print_list(console, "not put to the test", judgement.not_exercised)
     _print_numbers(console, judgement)

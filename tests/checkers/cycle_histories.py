@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from checkers.cycles.edges import Ints
+from checkers.cycles.edges import Ints, KeysReport
+from checkers.cycles.inside import NODE, CyclesReport, search_windows
+from checkers.cycles.lists import check_lists
+from checkers.cycles.registers import check_registers
+from checkers.cycles.windows import Placed, merged, windows_of
 from checkers.load import NONE
 from tests.checkers.cycle_reference import Mop, Txn
 
@@ -124,3 +128,26 @@ def _did(
             if rng.random() >= wrong / 3:
                 state[key] = values
     return told
+
+
+def search_columns(
+    elements: dict[str, Ints], txns: dict[str, Ints], lists: bool, parts: int = 3
+) -> tuple[list[KeysReport], CyclesReport]:
+    """What the Spark jobs do, in this process; the keys in several partitions, as Spark has them."""
+    check = check_lists if lists else check_registers
+    reports: list[KeysReport] = []
+    for part in range(parts):
+        mine = elements["key"] % parts == part
+        if mine.any():
+            reports.append(check({name: column[mine] for name, column in elements.items()}, None))
+    assert not sum(each.rewritten for each in reports)
+    seen_op, seen_at = (np.concatenate([getattr(each, name) for each in reports]) for name in ("seen_op", "seen_at"))
+    placed = Placed.of(txns["process"], txns["type"], txns["invoke_at"], txns["complete_at"], seen_op, seen_at)
+    edges = {name: np.concatenate([each.edges[name] for each in reports]) for name in reports[0].edges}
+    each_own = [windows_of(placed.rank[each.edges["src"]], placed.rank[each.edges["dst"]]) for each in reports]
+    windows = merged(np.concatenate([each.low for each in each_own]), np.concatenate([each.high for each in each_own]))
+    window = windows.of(placed.rank)
+    inside = (window[edges["src"]] >= 0) & (window[edges["src"]] == window[edges["dst"]])
+    op = np.flatnonzero(window >= 0)
+    nodes = {"op": op, "window": window[op], **{name: getattr(placed, name)[op] for name in NODE[2:]}}
+    return reports, search_windows(nodes, {name: column[inside] for name, column in edges.items()}, None)

@@ -7,40 +7,22 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from checkers.cycles.edges import Edge, Ints, KeysReport
-from checkers.cycles.inside import NODE, search_windows
+from checkers.cycles.edges import Edge, Ints
+from checkers.cycles.inside import search_windows
 from checkers.cycles.lists import check_lists
 from checkers.cycles.models import ruled_out
-from checkers.cycles.registers import check_registers
 from checkers.cycles.search import KINDS, Cycle, Step, Txn, search
-from checkers.cycles.windows import Placed, merged, windows_of
 from tests.checkers import cycle_reference as reference
-from tests.checkers.cycle_histories import Drawn, draw
+from tests.checkers.cycle_histories import Drawn, draw, search_columns
 from tests.checkers.cycle_reference import anomalies
 
 CASES = 1000
 
 
-def found_in(drawn: Drawn, parts: int = 3) -> tuple[list[Counter[str]], list[Cycle], Ints]:
-    """What the checks find, by case; the keys in several partitions, as Spark has them."""
+def found_in(drawn: Drawn) -> tuple[list[Counter[str]], list[Cycle], Ints]:
+    """What the checks find, by case."""
     elements, txns = drawn.columns()
-    check = check_lists if drawn.lists else check_registers
-    reports: list[KeysReport] = []
-    for part in range(parts):
-        mine = elements["key"] % parts == part
-        if mine.any():
-            reports.append(check({name: column[mine] for name, column in elements.items()}, None))
-    assert not sum(each.rewritten for each in reports)
-    seen_op, seen_at = (np.concatenate([getattr(each, name) for each in reports]) for name in ("seen_op", "seen_at"))
-    placed = Placed.of(txns["process"], txns["type"], txns["invoke_at"], txns["complete_at"], seen_op, seen_at)
-    edges = {name: np.concatenate([each.edges[name] for each in reports]) for name in reports[0].edges}
-    each_own = [windows_of(placed.rank[each.edges["src"]], placed.rank[each.edges["dst"]]) for each in reports]
-    windows = merged(np.concatenate([each.low for each in each_own]), np.concatenate([each.high for each in each_own]))
-    window = windows.of(placed.rank)
-    inside = (window[edges["src"]] >= 0) & (window[edges["src"]] == window[edges["dst"]])
-    op = np.flatnonzero(window >= 0)
-    nodes = {"op": op, "window": window[op], **{name: getattr(placed, name)[op] for name in NODE[2:]}}
-    report = search_windows(nodes, {name: column[inside] for name, column in edges.items()}, None)
+    reports, report = search_columns(elements, txns, drawn.lists)
     case_of = np.repeat(np.arange(len(drawn.cases)), [len(case) for case in drawn.cases])
     found: list[Counter[str]] = [Counter() for _ in drawn.cases]
     for each in reports:
