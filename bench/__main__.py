@@ -96,7 +96,10 @@ def main(arguments: list[str]) -> int:
     if options.checking:
         return 0
     # Imported here: the worker processes of an import load this module too, and need none of it.
-    from bench import broker, importing, record
+    from bench import broker, cycles, importing, record
+
+    print("\ncycles of transactions:", flush=True)
+    cycles.main([])
 
     print("\nimporting a Jepsen history:", flush=True)
     importing.main([])

@@ -25,7 +25,7 @@ WRITES_PER_KEY: Final = 32
 LONGEST: Final = 4
 _BATCH: Final = 20_000
 _STEP_NS: Final = 20_000
-_FIRST_PLANTED_KEY: Final = 1 << 40
+_FIRST_PLANTED_KEY: Final = 1_000_000_000
 
 Did = list[tuple[str, int, "int | list[int] | None"]]
 
