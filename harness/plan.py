@@ -31,7 +31,7 @@ class TargetPlan:
 
 @dataclass(frozen=True)
 class FleetPlan:
-    kind: str = "loopback"
+    kind: str = "auto"
     """Where brokers, ZooKeeper and clients run: ``namespaces`` (each on a host of its own, whose links can be broken), ``loopback`` (all on this machine's loopback address), or ``auto``: the best that this machine and the target allow."""
 
 
@@ -89,7 +89,18 @@ class ClientPlan:
 
 @dataclass(frozen=True)
 class FaultPlan:
-    kinds: tuple[str, ...] = ("kill", "pause", "stop", "restart")
+    kinds: tuple[str, ...] = (
+        "kill",
+        "pause",
+        "stop",
+        "restart",
+        "isolate",
+        "mute",
+        "cut-brokers",
+        "cut-zookeeper",
+        "majority",
+        "loss",
+    )
     """Which [faults](faults.md) are drawn. Empty: none. Those that the fleet cannot do are left out, and the run says why."""
     roles: tuple[str, ...] = ("leader", "controller", "any")
     """Whom they hit: ``leader`` of a random key, ``controller``, ``any`` broker, or ``broker-N``."""

@@ -2,7 +2,7 @@
 
 Each of the ``at_once`` lanes is a sequence of quiet time, fault, quiet time, fault; so no more than that many
 faults are in force. The first faults of a schedule are the ones that find the most (kill the leader, kill
-the controller, pause the leader beyond its session), so that a short run has seen them too.
+the controller, pause or isolate the leader beyond its session), so that a short run has seen them too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nemesis.fault import Kind
 from nemesis.faults import FAULTS
 from nemesis.selectors import CONTROLLER, LEADER, check_role
 
-_COVERED_FIRST = ((Kind.KILL, LEADER), (Kind.KILL, CONTROLLER), (Kind.PAUSE, LEADER))
+_COVERED_FIRST = ((Kind.KILL, LEADER), (Kind.KILL, CONTROLLER), (Kind.PAUSE, LEADER), (Kind.ISOLATE, LEADER))
 _SHORTEST_HOLD_S = 1.0
 
 

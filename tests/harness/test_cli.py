@@ -323,7 +323,7 @@ def test_run_records_judges_and_reports(
     verdicts: dict[str, Verdict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_runner(monkeypatch, interrupted=False)
-    assert main(["run", "smoke", "--store", str(tmp_path), "--json"]) == 0
+    assert main(["run", "smoke", "--fleet", "loopback", "--store", str(tmp_path), "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["verdict"] == "valid"
     run = RunStore(tmp_path).get("latest")
@@ -338,7 +338,7 @@ def test_an_interrupted_run_is_not_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a_runner(monkeypatch, interrupted=True)
-    assert main(["run", "smoke", "--store", str(tmp_path)]) == Exit.INTERRUPTED
+    assert main(["run", "smoke", "--fleet", "loopback", "--store", str(tmp_path)]) == Exit.INTERRUPTED
     assert "sealed but not judged" in capsys.readouterr().err
     assert not RunStore(tmp_path).get("latest").report_json.exists()
 
