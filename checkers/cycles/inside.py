@@ -9,11 +9,14 @@ import numpy as np
 
 from checkers.cycles.components import strong_components, with_real_time
 from checkers.cycles.edges import OK, Columns, Edge, Ints
-from checkers.cycles.search import KINDS, Cycle, Step, Txn, search, time_limit
+from checkers.cycles.search import KINDS, Cycle, Searched, Step, Txn, implying, search, time_limit
 from checkers.load import NONE
 
 LIMIT_S = 20.0
 """For the search in one component. Elle gives a component one second; ours are few."""
+
+MOST_EDGES = 300_000
+"""A component with more data edges is not searched: of it are named only the cycles of :func:`short_cycles`."""
 
 NODE = ("op", "window", "process", "type", "invoke_at", "complete_at")
 
@@ -64,8 +67,13 @@ def search_windows(
             )
             for n in by_component[node_start:node_end].tolist()
         ]
-        steps = _steps(edges, edge_order[edge_start:edge_end])
-        _one(report, txns, steps, most, (limit or _limit)())
+        mine = edge_order[edge_start:edge_end]
+        short = short_cycles(nodes, done, edges, src, dst, mine)
+        if mine.size > MOST_EDGES:
+            found = Searched(len(txns), timed_out=True)
+        else:
+            found = search(txns, _steps(edges, mine), (limit or _limit)())
+        _add(report, found, short, min(txn.op for txn in txns), most)
         node_start, edge_start = node_end, edge_end
     return report
 
@@ -82,17 +90,35 @@ def _steps(edges: Columns, rows: Ints) -> list[Step]:
     ]
 
 
-def _one(
-    report: CyclesReport, txns: list[Txn], steps: list[Step], most: int | None, deadline: Callable[[], bool]
-) -> None:
-    found = search(txns, steps, deadline)
-    for cycle in found.cycles:
+def short_cycles(nodes: Columns, done: Ints, edges: Columns, src: Ints, dst: Ints, rows: Ints) -> list[Cycle]:
+    """Of each kind the first cycle of one data edge and one order, read off without a search. A stale read long after
+    the write that it missed makes one component of all that lies between, and is such a cycle."""
+    back = rows[(done[dst[rows]] != NONE) & (done[dst[rows]] < nodes["invoke_at"][src[rows]])]
+    same = nodes["process"][src[back]] == nodes["process"][dst[back]]
+    found = []
+    for edge, base in ((Edge.WW, "G0"), (Edge.WR, "G1c"), (Edge.RW, "G-single-item")):
+        for order, suffix, mine in ((Edge.PROCESS, "-process", same), (Edge.REALTIME, "-realtime", ~same)):
+            those = back[mine & (edges["kind"][back] == edge)]
+            if those.size:
+                step = _steps(edges, those[:1])[0]
+                found.append(Cycle(base + suffix, (step, Step(step.dst, step.src, order))))
+                break
+    return found
+
+
+def _add(report: CyclesReport, found: Searched, short: list[Cycle], least: int, most: int | None) -> None:
+    assert found.cycles or found.timed_out, "a component has a cycle, and every cycle is of one of the kinds"
+    assert all(cycle.kind in KINDS for cycle in found.cycles)
+    # The search knows real-time order in its reduced form, in which a long time is many steps.
+    by_kind = {cycle.kind: cycle for cycle in short}
+    cycles = [min(each, by_kind.get(each.kind, each), key=lambda cycle: len(cycle.steps)) for each in found.cycles]
+    if found.timed_out:
+        named = {cycle.kind for cycle in cycles}
+        cycles += [each for each in short if not named & set(implying(each.kind))]
+        report.timed_out.append(found.size)
+        if not cycles:
+            report.unnamed.append((least, found.size))
+    for cycle in cycles:
         report.counts[cycle.kind] = report.counts.get(cycle.kind, 0) + 1
         if most is None or report.counts[cycle.kind] <= most:
             report.cycles.append(cycle)
-    assert found.cycles or found.timed_out, "a component has a cycle, and every cycle is of one of the kinds"
-    assert all(cycle.kind in KINDS for cycle in found.cycles)
-    if found.timed_out:
-        report.timed_out.append(len(txns))
-        if not found.cycles:
-            report.unnamed.append((min(txn.op for txn in txns), len(txns)))

@@ -41,6 +41,13 @@ _STRONGER = {
 """By which other kinds a kind is implied, beside its own of the variants before."""
 
 
+def implying(kind: str) -> list[str]:
+    """The kind itself, and those beside which it is not reported."""
+    base = next(each for each in BASES if kind.removesuffix("-process").removesuffix("-realtime") == each)
+    wider = VARIANTS[: VARIANTS.index(kind.removeprefix(base)) + 1]
+    return [each + variant for each in (base, *_STRONGER[base]) for variant in wider]
+
+
 @dataclass(frozen=True)
 class Txn:
     """One transaction of a component."""
@@ -114,7 +121,7 @@ def _variant(
 ) -> None:
     found = {each.kind for each in result.cycles}
     for base in BASES:
-        if any(b + v in found for b in (base, *_STRONGER[base]) for v in VARIANTS[: VARIANTS.index(variant) + 1]):
+        if found & set(implying(base + variant)):
             continue
         find = _Finder(by_kind, deadline)
         if base == "G0":
@@ -129,7 +136,18 @@ def _variant(
             steps = find.through(Edge.RW, (Edge.WW, Edge.WR, Edge.RW, *orders))
         if steps is not None:
             found.add(base + variant)
-            result.cycles.append(Cycle(base + variant, steps))
+            result.cycles.append(Cycle(base + variant, straightened(steps)))
+
+
+def straightened(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Orders are transitive: steps of them in a row are one."""
+    straight: list[Step] = []
+    for step in steps:
+        if straight and min(straight[-1].kind, step.kind) >= Edge.PROCESS:
+            before = straight.pop()
+            step = Step(before.src, step.dst, max(before.kind, step.kind))
+        straight.append(step)
+    return tuple(straight)
 
 
 class _Finder:

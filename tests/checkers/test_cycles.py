@@ -7,6 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from checkers.cycles import inside
 from checkers.cycles.edges import Edge, Ints
 from checkers.cycles.inside import search_windows
 from checkers.cycles.lists import check_lists
@@ -86,6 +87,22 @@ def test_a_cycle_is_closed_and_of_its_kind(lists: bool) -> None:
     assert {cycle.kind for cycle in cycles} <= set(KINDS)
 
 
+def test_a_component_too_large_to_search_names_its_stale_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    between = [
+        reference.Txn(n, n, "ok", 10 * n, 10 * n + 5, (("r", 1, [] if n == 30 else [1]), ("w", 2, n)))
+        for n in range(1, 31)
+    ]
+    writer = reference.Txn(0, 0, "ok", 0, 5, (("w", 1, 1), ("w", 2, 100)))
+    expected = Counter({"G-single-item-realtime": 1})
+    found, cycles, _ = found_in(Drawn(True, [[writer, *between]]))
+    assert found == [expected]
+    assert [step.kind for step in cycles[0].steps] == [Edge.RW, Edge.REALTIME]
+    monkeypatch.setattr(inside, "MOST_EDGES", 3)
+    found, cycles, _ = found_in(Drawn(True, [[writer, *between]]))
+    assert found == [expected]
+    assert [step.kind for step in cycles[0].steps] == [Edge.RW, Edge.REALTIME]
+
+
 def test_versions_of_a_register_in_a_circle() -> None:
     one = reference.Txn(0, 0, "ok", 0, 3, (("r", 0, 1), ("w", 0, 2)))
     other = reference.Txn(1, 1, "ok", 1, 2, (("r", 0, 2), ("w", 0, 1)))
@@ -145,8 +162,8 @@ def test_a_search_without_time_says_that_a_cycle_exists() -> None:
     nodes = {"op": everything, "window": np.zeros_like(everything), **txns}
     quick = search_windows(nodes, report.edges, None, lambda: lambda: True)
     assert quick.unnamed
-    assert not quick.cycles
-    assert len(quick.timed_out) == len(quick.unnamed)
+    assert all(len(cycle.steps) == 2 for cycle in quick.cycles)
+    assert len(quick.timed_out) > len(quick.unnamed)
 
 
 @pytest.mark.parametrize(
