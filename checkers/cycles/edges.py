@@ -115,10 +115,16 @@ class Writes:
         return np.where(self.ids[place] == wanted, self.row[place], -1)
 
 
-def ids_of(key: Ints, value: Ints) -> Ints:
-    """One number for each (key, value), in the order of keys: zero above the key's own for NONE."""
-    _, rank = np.unique(key, return_inverse=True)
-    return np.asarray((rank.astype(np.int64) << 41) + np.where(value == NONE, 0, value + 1))
+def by_key(rows: Columns) -> dict[str, Ints]:
+    """Rows in the order of (key, op, mop, pos), from rows in the order of (op, mop, pos), without the reads of failed
+    transactions. ``id`` is one number for each (key, value), in the order of keys; zero above the key's own for NONE."""
+    keep = np.flatnonzero((rows["kind"] == WRITE) | (rows["type"] != FAIL))
+    order = keep[np.argsort(rows["key"][keep], kind="stable")]
+    sorted_rows = {name: column[order] for name, column in rows.items()}
+    key, value = sorted_rows["key"], sorted_rows["value"]
+    rank = np.cumsum(np.append(0, key[1:] != key[:-1])[: key.size])
+    sorted_rows["id"] = (rank << 41) + np.where(value == NONE, 0, value + 1)
+    return sorted_rows
 
 
 def all_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:

@@ -33,9 +33,9 @@ from checkers.cycles.edges import (
     KeysReport,
     Writes,
     all_pairs,
+    by_key,
     edges_of,
     first_seen,
-    ids_of,
     overwritten,
     starts,
     updates_lost,
@@ -46,12 +46,8 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def check_lists(rows: Columns, most: int | None) -> KeysReport:
-    """All rows of some keys, in any order."""
-    rows = {**rows, "id": ids_of(rows["key"], rows["value"])}
-    keep = (rows["kind"] == WRITE) | (rows["type"] != FAIL)
-    order = np.lexsort((rows["pos"], rows["mop"], rows["op"], rows["key"]))
-    order = order[keep[order]]
-    return _Lists({name: column[order] for name, column in rows.items()}, most).report()
+    """All rows of some keys, in the order of their table."""
+    return _Lists(by_key(rows), most).report()
 
 
 class _Lists:
@@ -108,6 +104,9 @@ class _Lists:
         _, fresh = np.unique(self.id[rows], return_index=True)
         self.version_rows = rows[np.sort(fresh)]
         self.version_ids = self.id[self.version_rows]
+        repeated = np.setdiff1d(np.arange(rows.size), fresh, assume_unique=True)
+        self.doubtful = np.isin(key, self.key[rows[repeated]])
+        self.doubtful[self.read_of[wrong]] = True
 
     def _reads(self, written: Ints, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
         element, ok = self.elements, self.type[self.elements] == OK
@@ -120,10 +119,12 @@ class _Lists:
             ok & (written >= 0) & (self.op[written] == self.op[element]) & (self.mop[written] > self.mop[element])
         )
         self._add("future-read", element[future], None)
-        order = np.lexsort((self.value[element], self.read_of))
-        again = order[1:][
-            (self.read_of[order][1:] == self.read_of[order][:-1])
-            & (self.value[element][order][1:] == self.value[element][order][:-1])
+        # A prefix of a list without duplicates has none; so only the others are sorted.
+        some = np.flatnonzero(self.doubtful[self.read_of])
+        some = some[np.lexsort((self.value[element[some]], self.read_of[some]))]
+        again = some[1:][
+            (self.read_of[some][1:] == self.read_of[some][:-1])
+            & (self.value[element[some]][1:] == self.value[element[some]][:-1])
         ]
         _, fresh = np.unique(self.read_of[again], return_index=True)
         twice = again[fresh]

@@ -26,9 +26,9 @@ from checkers.cycles.edges import (
     KeysReport,
     Writes,
     all_pairs,
+    by_key,
     edges_of,
     first_seen,
-    ids_of,
     overwritten,
     starts,
     updates_lost,
@@ -37,11 +37,8 @@ from checkers.load import NONE
 
 
 def check_registers(rows: Columns, most: int | None) -> KeysReport:
-    """All rows of some keys, in any order."""
-    rows = {**rows, "id": ids_of(rows["key"], rows["value"])}
-    keep = np.flatnonzero((rows["kind"] == WRITE) | (rows["type"] != FAIL))
-    order = keep[np.lexsort((rows["mop"][keep], rows["op"][keep], rows["key"][keep]))]
-    rows = {name: column[order] for name, column in rows.items()}
+    """All rows of some keys, in the order of their table."""
+    rows = by_key(rows)
     op, key, kind, value, ids, type_ = (rows[each] for each in ("op", "key", "kind", "value", "id", "type"))
     found = Counted(most)
     write_rows = np.flatnonzero(kind == WRITE)
