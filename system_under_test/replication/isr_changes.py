@@ -92,13 +92,17 @@ class IsrChanges:
 
     def _start(self, partition: Partition, pending: IsrState, joining: RemoteReplica | None) -> None:
         name = f"isr-change-{partition.topic_partition}"
-        task = asyncio.get_running_loop().create_task(self._change(partition, pending, joining), name=name)
+        change = self._change(partition, partition.leading(), pending, joining)
+        task = asyncio.get_running_loop().create_task(change, name=name)
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done))
 
-    async def _change(self, partition: Partition, pending: IsrState, joining: RemoteReplica | None) -> None:
-        leadership = partition.leading()
+    async def _change(
+        self, partition: Partition, leadership: Leadership, pending: IsrState, joining: RemoteReplica | None
+    ) -> None:
         assert pending.proposed is not None
+        if not partition.is_pending(leadership, pending):
+            return  # a LeaderAndIsr came before this task's first step
         try:
             await self._reach("isr.change.sent", partition)
             if joining is not None and not await self._is_same_incarnation(joining):

@@ -100,6 +100,23 @@ def test_an_accepted_change_is_in_force_and_told_once() -> None:
     run(main)
 
 
+@pytest.mark.parametrize("leader", [LEADER, 2])
+def test_a_change_whose_leadership_ends_before_its_first_step_is_not_written(leader: int) -> None:
+    async def main(world: SimulatedWorld) -> None:
+        partition, store, changes = bench(world, (1, 2, 3))
+        changes.shrink(partition, (2,))
+        [task] = [each for each in asyncio.all_tasks() if each.get_name() == f"isr-change-{KEY}"]
+        change = StateChange(KEY, None, 1, leader, 4, (1, 2, 3), 6, (1, 2, 3), False)
+        if leader == LEADER:
+            partition.make_leader(change, 0.0)
+        else:
+            partition.make_follower(change)
+        await task
+        assert store.writes == []
+
+    run(main)
+
+
 @pytest.mark.parametrize("error", [Disconnected, SessionExpired])
 @pytest.mark.parametrize("landed", [False, True])
 @pytest.mark.parametrize("retries", [0, 3])
