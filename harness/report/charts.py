@@ -15,9 +15,11 @@ from html import escape
 from checkers.result import Fault
 from harness.report import figures
 from harness.report.series import Points, Series
+from nemesis.fault import Kind
 
 WIDTH, HEIGHT = 1000.0, 100.0
-KNOWN_FAULTS = ("kill", "pause", "stop", "restart")
+PROCESS_FAULTS = (Kind.KILL, Kind.PAUSE, Kind.STOP, Kind.RESTART)
+SLOW_FAULTS = (Kind.LOSS, Kind.BANDWIDTH, Kind.DELAY)
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,8 @@ class Line:
     area: bool = False
 
 
-THROUGHPUT = (Line("polled", "records polled"), Line("sent_ok", "sends acknowledged", area=True))
+SENDS = (Line("sent_ok", "sends acknowledged", area=True),)
+POLLS = (Line("polled", "records polled"),)
 ERRORS = (Line("sent_info", "outcome unknown", area=True), Line("sent_fail", "refused"))
 LATENCY = (Line("send_p99_ms", "p99"), Line("send_p95_ms", "p95"), Line("send_p50_ms", "p50"))
 
@@ -49,7 +52,8 @@ def charts(series: Series, faults: Sequence[Fault]) -> str:
     bands = bands_of(series, faults)
     rows = [
         _fault_lane(bands),
-        _row("Throughput", "per second", THROUGHPUT, _Linear.over(series, THROUGHPUT), series, bands),
+        _row("Written", "per second", SENDS, _Linear.over(series, SENDS), series, bands),
+        _row("Read", "per second", POLLS, _Linear.over(series, POLLS), series, bands),
         _row("Errors", "sends per second", ERRORS, _Linear.over(series, ERRORS), series, bands),
         _row("Send latency", "log scale", LATENCY, _Log.over(series, LATENCY), series, bands),
         _availability(series),
@@ -207,7 +211,7 @@ def _fault_lane(bands: Sequence[Band]) -> str:
     tracks = 1 + max(each.track for each in bands)
     marks = "".join(_mark(each) for each in bands)
     kinds = sorted({each.fault.fault for each in bands})
-    legend = "".join(f'<span class="key f-{_kind(each)}"><i></i>{escape(each)}</span>' for each in kinds)
+    legend = "".join(f'<span class="key {colour(each)}"><i></i>{escape(each)}</span>' for each in kinds)
     if not all(each.fault.landed for each in bands):
         legend += '<span class="key missed"><i></i>did not land</span>'
     return (
@@ -217,8 +221,14 @@ def _fault_lane(bands: Sequence[Band]) -> str:
     )
 
 
-def _kind(fault: str) -> str:
-    return fault if fault in KNOWN_FAULTS else "other"
+def colour(fault: str) -> str:
+    """The class of a fault's colour: process faults have one each, network faults one for what is cut and one for
+    what is slow."""
+    if fault in PROCESS_FAULTS:
+        return f"f-{fault}"
+    if fault in SLOW_FAULTS:
+        return "f-slow"
+    return "f-cut" if fault in tuple(Kind) else "f-other"
 
 
 def _mark(band: Band) -> str:
@@ -229,7 +239,7 @@ def _mark(band: Band) -> str:
     missed = "" if fault.landed else " missed"
     label = f"<span>{escape(name)}</span>" if band.width >= 2 else ""
     return (
-        f'<div class="mark f-{_kind(fault.fault)}{missed}" title="{escape(tip)}" '
+        f'<div class="mark {colour(fault.fault)}{missed}" title="{escape(tip)}" '
         f'style="left:{band.left:.2f}%;width:{band.width:.2f}%;top:calc({band.track} * var(--track))">'
         f"{label}</div>"
     )

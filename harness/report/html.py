@@ -16,7 +16,7 @@ from typing import Any
 from checkers.names import DEFINITIONS
 from checkers.result import Example, Fault, Finding, Judgement, Verdict
 from harness.report import figures
-from harness.report.charts import KNOWN_FAULTS, charts
+from harness.report.charts import charts, colour
 from harness.report.cycle import drawn
 from harness.report.series import series_of
 from harness.report.words import TITLES, meaning, summary, violated
@@ -233,10 +233,9 @@ def _faults(faults: Sequence[Fault]) -> str:
 
 def _fault_row(fault: Fault) -> str:
     held = "to the end" if fault.end_ns is None else figures.duration((fault.end_ns - fault.start_ns) / 1e9)
-    kind = fault.fault if fault.fault in KNOWN_FAULTS else "other"
     cells = [
         f'<td class="figure">{fault.fault_id}</td>',
-        f'<td><span class="key f-{kind}"><i></i>{escape(fault.fault)}</span></td>',
+        f'<td><span class="key {colour(fault.fault)}"><i></i>{escape(fault.fault)}</span></td>',
         f"<td>{escape(fault.node or '')}</td>",
         f'<td class="figure">{figures.seconds(fault.start_ns)}</td>',
         f'<td class="figure">{held}</td>',

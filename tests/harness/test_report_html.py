@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,3 +145,13 @@ def test_the_numbers_of_the_cursor_are_json() -> None:
     match = re.search(r'<script type="application/json" id="series">(.*?)</script>', page)
     assert match is not None
     assert len(json.loads(match[1])["lines"]["sent_ok"]) == 90
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [("kill", "f-kill"), ("halves", "f-cut"), ("cut-zookeeper", "f-cut"), ("loss", "f-slow"), ("flood", "f-other")],
+)
+def test_every_fault_has_a_colour_of_the_page(fault: str, expected: str) -> None:
+    assert charts.colour(fault) == expected
+    css = (Path(charts.__file__).parent / "page.css").read_text()
+    assert f".{expected} {{ --c:" in css
