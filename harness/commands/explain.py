@@ -35,11 +35,18 @@ def execute(options: argparse.Namespace) -> int:
 
     from harness.commands.sources import opened
     from harness.report.explain import explain, rendered
+    from histories.errors import HistoryError
     from histories.read import open_history
+    from histories.schema import Workload
     from histories.store import RunStore
 
     with opened(options.run, RunStore.locate(options.store)) as source:
-        open_history(source.history)  # what is no history is said as such
+        meta, _ = open_history(source.history)  # what is no history is said as such
+        if meta.workload != Workload.LOG:
+            raise HistoryError(
+                f"{options.run}: a history of transactions on keys, and explain tells of a log's values; "
+                "tidemark check shows the transactions of each anomaly"
+            )
         told = explain(source.history, options.value)
     if options.json:
         print(json.dumps(told.document(), ensure_ascii=False))

@@ -22,7 +22,7 @@ from histories.errors import HistoryError
 from histories.jepsen.values import original_key, original_value
 from histories.meta import Meta
 from histories.read import open_history
-from histories.schema import F, Kind, Outcome
+from histories.schema import F, Kind, Outcome, Workload
 
 Row = dict[str, Any]
 
@@ -45,6 +45,8 @@ def export_jepsen(history: Path, out: Path) -> None:
         raise HistoryError(f"{out}: cannot tell the format; expected a name that ends in .edn, .json or .jsonl")
     write = _edn if names[-1] == ".edn" else _json
     meta, tables = open_history(history)
+    if meta.workload != Workload.LOG:
+        raise HistoryError(f"{history}: a history of transactions; only those of a log can be exported")
     with _opened(out) as file:
         for index, line in enumerate(_merged(_operations(meta, tables["ops"], tables["mops"]))):
             file.write(write({_Keyword("index"): index, **line}) + "\n")

@@ -10,6 +10,9 @@ import pytest
 
 from checkers.cycles.edges import ROW
 from checkers.cycles.pipeline import columns_of
+from harness.cli import main
+from histories.errors import HistoryError
+from histories.jepsen import export_jepsen
 from histories.schema import Workload
 from histories.synth.gadgets import GADGETS
 from histories.synth.transactions import synthesize_transactions
@@ -45,3 +48,11 @@ def test_what_is_planted_is_found(tmp_path: Path, workload: Workload, name: str)
     found = found_in(tmp_path / "h", workload)
     assert found[name] == 2
     assert set(found) <= {name} | GADGETS[name].entails
+
+
+def test_what_is_made_for_logs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    synthesize_transactions(tmp_path / "h", Workload.APPEND, 10)
+    assert main(["explain", str(tmp_path / "h"), "1"]) == 64
+    assert "a history of transactions" in capsys.readouterr().err
+    with pytest.raises(HistoryError, match="only those of a log can be exported"):
+        export_jepsen(tmp_path / "h", tmp_path / "h.edn")
