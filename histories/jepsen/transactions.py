@@ -109,8 +109,14 @@ def parse(path: str, chunk: Chunk, json_lines: bool, workload: Workload) -> Pars
     errors: dict[int, str] = {}
     events: list[tuple[int, str]] = []
     layouts = _JSON if json_lines else _EDN
+    layout = layouts[0]
     for place, line in enumerate(lines):
-        match = next((found for each in layouts if (found := each.fullmatch(line))), None)
+        match = layout.fullmatch(line)
+        if match is None:
+            for each in layouts:
+                if (match := each.fullmatch(line)) is not None:
+                    layout = each
+                    break
         if match is not None:
             text = match["value"]
             heads.append(
@@ -219,15 +225,13 @@ def _columns(
                 kind.extend([READ] * len(read))
             else:
                 raise HistoryError(f"{where}: micro-operation {_short(step)}; expected {_SHAPES[workload]}")
-            for each in read:
-                if type(each) is not int or not 0 <= each < VALUE_LIMIT:
-                    if each is None and step[0] == "r" and len(read) == 1:
-                        continue
-                    raise HistoryError(f"{where}: {_short(step)}; expected values 0 <= v < 2**{VALUE_BITS}, integers")
+            unknown = step[0] == "r" and read == [None]
+            if not unknown and (set(map(type, read)) != {int} or min(read) < 0 or max(read) >= VALUE_LIMIT):
+                raise HistoryError(f"{where}: {_short(step)}; expected values 0 <= v < 2**{VALUE_BITS}, integers")
             mop.extend([number] * len(read))
             keys.extend([step[1]] * len(read))
             pos.extend(range(len(read)))
-            found.extend(NULL if each is None else each for each in read)
+            found.extend([NULL] if unknown else read)
     first.append(len(mop))
     table = np.array(heads, np.int64).reshape(-1, 5)
     none = np.empty(0, np.int64)
