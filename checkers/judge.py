@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from checkers.assumptions import broken_assumptions, doubts_of
 from checkers.coverage import unserved
-from checkers.cycles.verdict import judge_transactions
 from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
 from checkers.load import History, has_transactions, open_history
@@ -109,6 +108,9 @@ def _judge(
     progress: Callable[[str], None],
 ) -> Judgement:
     if meta.workload != Workload.LOG:
+        # Only here: scipy and networkx take longer to load than a small log takes to judge.
+        from checkers.cycles.verdict import judge_transactions
+
         progress("looking for anomalies and cycles")
         return judge_transactions(spark, folder, meta, only, EXAMPLES)
     history = open_history(spark, folder, meta, promises)

@@ -21,8 +21,8 @@ and each read of it would be a backward edge over all that lies between.
 
 **Components** (:mod:`.components`). Real-time order inside a window is a chain of points in time instead of pairs of
 transactions: one edge from each transaction to the next invocation after its completion, one from each point to the next, one from each point to
-the transaction that is invoked there. That has exactly the paths of the real-time order. What has no way in or no way out is
-peeled off, all windows at once; of what is left the strongly connected components are the answer.
+the transaction that is invoked there. That has exactly the paths of the real-time order. scipy finds the strongly connected components,
+all windows at once.
 
 **Search** (:mod:`.search`). In each component, kinds of cycles are looked for from the most severe down, by paths along
 restricted classes of edges. A search has a time limit; when it is hit, that a cycle exists is reported and the rest is unknown.

@@ -1,50 +1,23 @@
-"""Strongly connected components: peel off what has no way in or no way out, then let networkx decide about the rest.
-
-Peeling is a few passes of numpy over all windows at once. In a healthy history it leaves nothing; where there are
-cycles, it leaves them and what lies between them.
-"""
+"""Strongly connected components, of all windows at once."""
 
 from __future__ import annotations
 
-import networkx as nx
 import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from checkers.cycles.edges import Bools, Ints
-
-_PASSES = 200
-"""A pass takes off one layer; a chain that is longer than this is left to the search of components, which is linear."""
+from checkers.cycles.edges import Ints
 
 
 def strong_components(nodes: int, src: Ints, dst: Ints) -> Ints:
     """The component of each node, -1 for those on no cycle. Numbers are dense, in the order of least nodes."""
-    alive = _peeled(nodes, src, dst)
+    graph = coo_array((np.ones(src.size, np.int8), (src, dst)), shape=(nodes, nodes))
+    _, labels = connected_components(graph.tocsr(), directed=True, connection="strong")
     component = np.full(nodes, -1, np.int64)
-    keep = alive[src] & alive[dst] & (src != dst)
-    if not keep.any():
-        return component
-    graph = nx.DiGraph()
-    graph.add_edges_from(zip(src[keep].tolist(), dst[keep].tolist(), strict=True))
-    found = sorted(sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1)
-    for number, members in enumerate(found):
-        component[members] = number
+    on_cycle = np.flatnonzero(np.bincount(labels, minlength=1)[labels] > 1)
+    _, first, inverse = np.unique(labels[on_cycle], return_index=True, return_inverse=True)
+    component[on_cycle] = np.argsort(np.argsort(first))[inverse]
     return component
-
-
-def _peeled(nodes: int, src: Ints, dst: Ints) -> Bools:
-    alive = np.ones(nodes, np.bool_)
-    apart = src != dst
-    src, dst = src[apart], dst[apart]
-    for _ in range(_PASSES):
-        way_out = np.zeros(nodes, np.bool_)
-        way_in = np.zeros(nodes, np.bool_)
-        way_out[src] = True
-        way_in[dst] = True
-        alive = way_out & way_in
-        keep = alive[src] & alive[dst]
-        if keep.all():
-            break
-        src, dst = src[keep], dst[keep]
-    return alive
 
 
 def with_real_time(window: Ints, invoke_at: Ints, complete_at: Ints, src: Ints, dst: Ints) -> tuple[int, Ints, Ints]:
