@@ -260,12 +260,16 @@ class Nemesis:
             return None, str(error)
         deadline_s = self._clock() + self._patience.evidence_s
         while True:
-            proof = fault.evidence(self._control, aim)
+            reason = "no evidence that anything changed"
+            try:
+                proof = fault.evidence(self._control, aim)
+            except (ControlError, FleetError) as error:
+                proof, reason = None, f"no evidence: {error}"
             if proof is not None:
                 return proof, ""
             # Not cut short by stop(): what has been done must be told as it was.
             if self._clock() >= deadline_s:
-                return None, "no evidence that anything changed"
+                return None, reason
             with self._changed:
                 self._changed.wait(_POLL_S)
 

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.fleet.base import Links
+from harness.fleet.base import FleetError, Links
 from nemesis.control import ControlError, NodeControl
 from nemesis.fault import Aim, Fault, Kind
 from nemesis.shapes import Cut, Hosts, between, one_way, ring, sides, told
@@ -72,10 +72,19 @@ class Partition(NetworkFault):
         return f"{_packets(sum(dropped.values()))} dropped on {len(hit)} of {len(aim.links)} links"
 
     def heal(self, control: NodeControl, aim: Aim) -> str:
-        dropped = _links(control).dropped(aim.cause)
+        counted = self._counted(_links(control), aim)
         _links(control).heal(aim.cause)
+        return f"the links carry again; {counted}"
+
+    @staticmethod
+    def _counted(links: Links, aim: Aim) -> str:
+        """The last count, which goes with the rule. What cannot be counted is healed all the same."""
+        try:
+            dropped = links.dropped(aim.cause)
+        except FleetError as error:
+            return f"how many packets were dropped is not known: {error}"
         hit = [link for link, packets in dropped.items() if packets]
-        return f"the links carry again; {_packets(sum(dropped.values()))} were dropped, on {told(hit) or 'none'}"
+        return f"{_packets(sum(dropped.values()))} were dropped, on {told(hit) or 'none'}"
 
 
 def _packets(count: int) -> str:
@@ -209,10 +218,18 @@ class Loss(Partition):
 @dataclass(frozen=True)
 class SlowHost(NetworkFault):
     def heal(self, control: NodeControl, aim: Aim) -> str:
-        queue = _links(control).queue(aim.cause)
+        counted = self._counted(_links(control), aim)
         _links(control).heal(aim.cause)
-        passed = f"; {_packets(queue.packets)} went through, {queue.dropped} were dropped" if queue else ""
-        return f"{aim.node} is as fast as before{passed}"
+        return f"{aim.node} is as fast as before{counted}"
+
+    @staticmethod
+    def _counted(links: Links, aim: Aim) -> str:
+        """The last count, which goes with the queue. What cannot be counted is healed all the same."""
+        try:
+            queue = links.queue(aim.cause)
+        except FleetError as error:
+            return f"; how many packets went through is not known: {error}"
+        return f"; {_packets(queue.packets)} went through, {queue.dropped} were dropped" if queue else ""
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from harness.fleet.base import Link
+from harness.fleet.base import FleetError, Link, Queue
 from nemesis.fault import Kind
 from nemesis.faults import FAULTS, by_reason, unavailable
 from nemesis.nemesis import Nemesis
 from nemesis.network import NETWORK_FAULTS
 from nemesis.schedule import PlannedFault
 from nemesis.shapes import between
-from tests.nemesis.fakes import FakeCluster, Recorder, wait_until
+from tests.nemesis.fakes import FakeCluster, FakeLinks, Recorder, wait_until
 from tests.nemesis.test_nemesis import FOREVER_S, LANDED, QUICK, fault, make, run
 
 KINDS = [each.kind for each in NETWORK_FAULTS]
@@ -115,3 +115,27 @@ def test_the_seed_decides_who_is_apart() -> None:
 
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
+
+
+class Uncounted(FakeLinks):
+    """The kernel drops packets, and does not say how many."""
+
+    def dropped(self, cause: str) -> dict[Link, int]:
+        raise FleetError(f"{cause}: the kernel does not answer")
+
+    def queue(self, cause: str) -> Queue | None:
+        raise FleetError(f"{cause}: the kernel does not answer")
+
+
+@pytest.mark.parametrize("kind", [Kind.ISOLATE, Kind.BANDWIDTH])
+def test_what_cannot_be_counted_has_no_evidence_and_heals(kind: Kind) -> None:
+    cluster = FakeCluster()
+    links = Uncounted((*cluster.nodes, "zookeeper-1", "worker-0"))
+    cluster.links = links
+    nemesis, recorder = run(cluster, fault(0, kind, "controller"))
+    assert recorder.kinds() == ["fault-planned", "fault-injected", "fault-not-landed", "fault-healed"]
+    assert "the kernel does not answer" in str(recorder.events[2].detail)
+    assert links.all_whole
+    (done,) = nemesis.executed()
+    assert not done["landed"]
+    assert nemesis.heal_all() == []
