@@ -77,7 +77,7 @@ class KeysReport:
     seen_at: Ints
     found: Counted
     rewritten: int = 0
-    """Values that were written twice to one key: nothing is sure then."""
+    """Values that were written twice to one key: nothing is sure of such a key, so it is left out."""
 
 
 def edges_of(parts: list[tuple[Edge, Ints, Ints, Ints, Ints, Ints]]) -> dict[str, Ints]:
@@ -125,6 +125,23 @@ def by_key(rows: Columns) -> dict[str, Ints]:
     rank = np.cumsum(np.append(0, key[1:] != key[:-1])[: key.size])
     sorted_rows["id"] = (rank << 41) + np.where(value == NONE, 0, value + 1)
     return sorted_rows
+
+
+def unique_writes(rows: dict[str, Ints]) -> tuple[dict[str, Ints], Ints, Writes, int]:
+    """Rows, as of :func:`by_key`; which of them write; the writes themselves; and how many values were written again.
+
+    Keys to which a value was written twice are left out: whose write a read saw, nobody knows there, and a retry of what
+    had failed would make a good read a dirty one.
+    """
+    write_rows = np.flatnonzero(rows["kind"] == WRITE)
+    writes = Writes.of(rows["id"][write_rows], write_rows)
+    rewritten = write_rows.size - writes.ids.size
+    if not rewritten:
+        return rows, write_rows, writes, 0
+    ids = np.sort(rows["id"][write_rows])
+    doubtful = ids[1:][ids[1:] == ids[:-1]] >> 41
+    keep = ~np.isin(rows["id"] >> 41, doubtful)
+    return (*unique_writes({name: column[keep] for name, column in rows.items()})[:3], rewritten)
 
 
 def all_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:

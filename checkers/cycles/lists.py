@@ -31,13 +31,13 @@ from checkers.cycles.edges import (
     Edge,
     Ints,
     KeysReport,
-    Writes,
     all_pairs,
     by_key,
     edges_of,
     first_seen,
     overwritten,
     starts,
+    unique_writes,
     updates_lost,
 )
 from checkers.load import NONE
@@ -52,12 +52,11 @@ def check_lists(rows: Columns, most: int | None) -> KeysReport:
 
 class _Lists:
     def __init__(self, rows: dict[str, Ints], most: int | None) -> None:
+        rows, self.write_rows, self.writes, self.rewritten = unique_writes(rows)
         self.rows = rows
         self.op, self.key, self.mop, self.value, self.id = (rows[each] for each in ("op", "key", "mop", "value", "id"))
         self.type = rows["type"]
         self.found = Counted(most)
-        self.write_rows = np.flatnonzero(rows["kind"] == WRITE)
-        self.writes = Writes.of(self.id[self.write_rows], self.write_rows)
         self.init = (self.id >> 41) << 41
         self.elements = np.flatnonzero(rows["kind"] == READ)
         # Reads: runs of rows of one micro-operation.
@@ -81,7 +80,7 @@ class _Lists:
         parts = [self._wr(), *self._ww_rw()]
         found = np.flatnonzero(written >= 0)
         seen = first_seen(self.op[written[found]], self.rows["complete_at"][self.elements[found]])
-        return KeysReport(edges_of(parts), *seen, self.found, self.write_rows.size - self.writes.ids.size)
+        return KeysReport(edges_of(parts), *seen, self.found, self.rewritten)
 
     def _versions(self) -> None:
         """The longest read of each key, and whether the others are prefixes of it."""

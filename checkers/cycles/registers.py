@@ -18,7 +18,6 @@ from checkers.cycles.edges import (
     FAIL,
     OK,
     READ,
-    WRITE,
     Columns,
     Counted,
     Edge,
@@ -31,6 +30,7 @@ from checkers.cycles.edges import (
     first_seen,
     overwritten,
     starts,
+    unique_writes,
     updates_lost,
 )
 from checkers.load import NONE
@@ -38,11 +38,9 @@ from checkers.load import NONE
 
 def check_registers(rows: Columns, most: int | None) -> KeysReport:
     """All rows of some keys, in the order of their table."""
-    rows = by_key(rows)
+    rows, write_rows, writes, rewritten = unique_writes(by_key(rows))
     op, key, kind, value, ids, type_ = (rows[each] for each in ("op", "key", "kind", "value", "id", "type"))
     found = Counted(most)
-    write_rows = np.flatnonzero(kind == WRITE)
-    writes = Writes.of(ids[write_rows], write_rows)
     first = starts(key, op)
     middle = overwritten(op, key, kind)
     _reads(rows, writes, middle, found)
@@ -83,7 +81,7 @@ def check_registers(rows: Columns, most: int | None) -> KeysReport:
     written = writes.find(ids[all_reads])
     known = np.flatnonzero(written >= 0)
     seen = first_seen(op[written[known]], rows["complete_at"][all_reads[known]])
-    return KeysReport(edges_of([wr, ww, rw]), *seen, found, write_rows.size - writes.ids.size)
+    return KeysReport(edges_of([wr, ww, rw]), *seen, found, rewritten)
 
 
 def _reads(rows: Columns, writes: Writes, middle: np.ndarray[tuple[int], np.dtype[np.bool_]], found: Counted) -> None:

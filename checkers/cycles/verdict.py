@@ -79,7 +79,9 @@ def _reasons(found: Found) -> list[str]:
     elif not found.outcomes["ok"]:
         reasons.append("no transaction succeeded")
     if found.rewritten:
-        reasons.append(f"{found.rewritten} values were written twice to one key, and each must be unique there")
+        reasons.append(
+            f"{found.rewritten} values were written twice to one key, and each must be unique there; such keys are not judged"
+        )
     for op, size in found.cycles.unnamed:
         reasons.append(
             f"a cycle exists among {size} transactions, T{op} one of them, and the search for it ran out of time"

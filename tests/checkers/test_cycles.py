@@ -12,6 +12,7 @@ from checkers.cycles.edges import Edge, Ints
 from checkers.cycles.inside import search_windows
 from checkers.cycles.lists import check_lists
 from checkers.cycles.models import ruled_out
+from checkers.cycles.registers import check_registers
 from checkers.cycles.search import KINDS, Cycle, Step, Txn, search
 from tests.checkers import cycle_reference as reference
 from tests.checkers.cycle_histories import Drawn, draw, search_columns
@@ -183,3 +184,26 @@ def test_models_that_an_anomaly_rules_out(anomaly: str, models: tuple[str, ...])
     found = ruled_out([anomaly])
     assert found.weakest == models
     assert "strict-serializable" in found.others
+
+
+@pytest.mark.parametrize("lists", [True, False], ids=["lists", "registers"])
+@pytest.mark.parametrize("first", ["fail", "info"])
+def test_a_key_with_a_value_that_was_written_twice_convicts_nobody(lists: bool, first: str) -> None:
+    """A client that tries again what failed, with the same value; and next to it a key that is beyond doubt."""
+
+    def of(key: int, write_again: bool) -> list[reference.Txn]:
+        read = [1, 1] if lists and first == "info" else [1] if lists else 1
+        return [
+            reference.Txn(0, 0, first, 0, 5, (("w", key, 1),)),
+            reference.Txn(1, 1, "ok", 10, 15, (("w", key, 1 if write_again else 2),)),
+            reference.Txn(2, 2, "ok", 20, 25, (("r", key, read),)),
+        ]
+
+    check = check_lists if lists else check_registers
+    elements, _ = Drawn(lists, [of(1, write_again=True)]).columns()
+    alone = check(elements, None)
+    assert (alone.rewritten, alone.found.cases) == (1, [])
+    assert not alone.edges["src"].size
+    elements, _ = Drawn(lists, [of(1, write_again=True), of(2, write_again=False)]).columns()
+    assert check(elements, None).rewritten == 1
+    assert {case.key for case in check(elements, None).found.cases} == ({2} if lists or first == "fail" else set())
