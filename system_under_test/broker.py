@@ -67,6 +67,8 @@ class Broker:
         self._tasks: list[asyncio.Task[None]] = []
         self._context: BrokerContext | None = None
         self._stopping = False
+        self._serving = asyncio.Event()
+        """Requests are taken up."""
 
     @property
     def context(self) -> BrokerContext:
@@ -102,6 +104,8 @@ class Broker:
         self.configs.on_broker_config(self._broker_config_changed)
         await self._listen()
         await self._register(zookeeper)
+        # Not before: only the registration tells requests that were meant for an earlier life of this broker.
+        self._serving.set()
         self.sessions.on_established(self._session_established)
         self._tasks = [
             self._task(self.context.logs.run(), "logs"),
@@ -172,6 +176,7 @@ class Broker:
                 client = ClientConnection(self.context, connection, listener)
                 self._connections[client] = None
                 try:
+                    await self._serving.wait()
                     await client.serve()
                 finally:
                     self._connections.pop(client, None)
@@ -227,6 +232,7 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for connection in list(self._connections):
             connection.close()
+        self._serving.set()
         self.peers.close()
         context.logs.shutdown()
 
