@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from bench.entry import enter
 from histories.synth import synthesize
 
 EMPTY = (
@@ -110,4 +111,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

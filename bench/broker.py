@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from typing import Final
 import confluent_kafka
 import psutil
 
+from bench.entry import enter
 from bench.load import RECORD_BYTES, Batching, Turn, consume, produce, produce_one_wait, quantile
 from checkers.java import JavaError
 from harness.fleet.loopback import LoopbackFleet
@@ -266,4 +266,4 @@ def _measure(kinds: list[str], parts: list[str], turns: int, seconds: float, war
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

@@ -14,6 +14,7 @@ import argparse
 import sys
 from dataclasses import replace
 
+from bench.entry import enter
 from harness.cli import main as tidemark
 from harness.planfile import load, parse_override
 from harness.pool import WorkerError
@@ -52,4 +53,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

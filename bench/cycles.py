@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from bench.__main__ import measured
+from bench.entry import enter
 from histories.schema import Workload
 from histories.synth.transactions import synthesize_transactions
 
@@ -39,4 +40,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

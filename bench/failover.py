@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-import sys
 import tempfile
 import threading
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from bench.entry import enter
 from harness.cluster.admin import Admin
 from harness.cluster.wire import WireClient, connect
 from harness.fleet.loopback import LoopbackFleet
@@ -305,4 +305,4 @@ def _report(found: dict[str, list[Outage]], limit_ms: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

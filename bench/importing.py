@@ -7,12 +7,12 @@ The time is that of ``import_jepsen`` with its worker processes, the better of t
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final
 
+from bench.entry import enter
 from histories.jepsen import export_jepsen, import_jepsen
 from histories.synth import synthesize
 
@@ -47,4 +47,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

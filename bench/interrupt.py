@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-from harness.interrupts import interrupt_on_signals
+from bench.entry import enter
 from histories.errors import HistoryError
 from histories.read import open_history
 from histories.store import Run, RunStore
@@ -208,7 +208,6 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--target", default="kafka")
     parser.add_argument("--store", type=Path, default=None, help="a folder for the runs; default: one that is deleted")
     options = parser.parse_args(arguments)
-    interrupt_on_signals()  # so that a time-out on this program leaves no run behind
     wrong = 0
     with tempfile.TemporaryDirectory() as scratch:
         for phase in PHASES:
@@ -225,4 +224,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

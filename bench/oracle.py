@@ -18,6 +18,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from bench.entry import enter
 from harness.fleet.loopback import LoopbackFleet
 from harness.plan import TargetPlan, TopicPlan
 from harness.targets import TargetError, make_target
@@ -334,4 +335,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)

@@ -13,7 +13,6 @@ Without arguments a managed Apache Kafka of one broker is started for it. An exi
 from __future__ import annotations
 
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +23,7 @@ from typing import Any, Final
 
 import confluent_kafka as kafka
 
+from bench.entry import enter
 from checkers.java import JavaError
 from harness.clients.base import Patience
 from harness.clients.librdkafka import Librdkafka, producer_settings
@@ -178,4 +178,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    enter(main)
