@@ -35,7 +35,8 @@ def digest_files(history: Path, parts: Iterable[Path]) -> dict[str, SealedFile]:
 
 
 def check_files(history: Path, sealed: Mapping[str, SealedFile]) -> None:
-    """Raises HistoryError for the first file that is another one. One that is missing is for others to miss."""
+    """Raises HistoryError for the first file that is another one. One that is missing is for others to miss; one too many
+    is for :func:`check_all_sealed`."""
     there = [name for name in sorted(sealed) if (history / name).is_file()]
     for name in there:
         size = (history / name).stat().st_size
@@ -49,6 +50,17 @@ def check_files(history: Path, sealed: Mapping[str, SealedFile]) -> None:
             raise HistoryError(
                 f"{history / name}: damaged: its bytes are not those that were sealed (another SHA-256); copy it again, "
                 "or seal or import the history again"
+            )
+
+
+def check_all_sealed(history: Path, tables: Iterable[Path], sealed: Mapping[str, SealedFile]) -> None:
+    """Raises HistoryError for a part of a table that nobody has a digest of, where the others have one."""
+    parts = (part for table in tables for part in sorted(table.glob("*.parquet")))
+    for part in parts:
+        if sealed and str(part.relative_to(history)) not in sealed:
+            raise HistoryError(
+                f"{part}: it was not sealed with this history; remove it and copy what is missing again, or seal or import "
+                "the history again"
             )
 
 

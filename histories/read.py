@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from histories.digests import check_files
+from histories.digests import check_all_sealed, check_files
 from histories.domains import bounds, check_contents
 from histories.errors import HistoryError
 from histories.meta import Meta
@@ -43,6 +43,7 @@ def open_history(folder: Path) -> tuple[Meta, dict[str, Path]]:
             raise HistoryError(
                 f"{table}: {rows[name]} rows, but {counted} were sealed; a part is missing or foreign: {_AGAIN}"
             )
+    check_all_sealed(history, tables.values(), meta.files)
     limits = bounds(meta, rows.get("ops", 0), rows.get("txns", 0))
     for name, table in tables.items():
         try:

@@ -95,6 +95,14 @@ def test_a_part_of_another_history(history: Path, tmp_path: Path) -> None:
         open_history(history)
 
 
+def test_a_part_that_was_not_sealed(history: Path) -> None:
+    """As many rows as were sealed, but nobody knows whether they are the same ones."""
+    part = history / "mops" / "part-00000.parquet"
+    part.rename(part.with_name("part-00001.parquet"))
+    with pytest.raises(HistoryError, match=r"mops/part-00001\.parquet: it was not sealed with this history"):
+        open_history(history)
+
+
 def test_a_changed_meta(history: Path) -> None:
     path = history / "meta.json"
     document = json.loads(path.read_text())
