@@ -33,9 +33,13 @@ class CachedPartition:
     asked: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
+    told: PartitionData | None = None
+    """The last answer, if it had no more in it than these two: leaders give it again as long as nothing changes."""
 
     def has_news(self, answer: PartitionData) -> bool:
         """Whether the client must hear of it; what it has heard is remembered."""
+        if answer is self.told:
+            return False
         news = (
             bool(answer.records)
             or answer.high_watermark != self.high_watermark
@@ -45,6 +49,7 @@ class CachedPartition:
         )
         # After an error the next good answer is news again.
         good = answer.error is ErrorCode.none
+        self.told = answer if good and not answer.records and answer.diverging_epoch is None else None
         self.high_watermark = answer.high_watermark if good else -1
         self.log_start_offset = answer.log_start_offset if good else -1
         return news

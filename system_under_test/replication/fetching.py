@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.fetch_response import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from system_under_test.replication.delayed import DelayedOperation
+from system_under_test.replication.isr import RemoteReplica
 from system_under_test.replication.partition import NO_EPOCH, Leadership, Partition
 from system_under_test.replication.truncation import diverges
 from system_under_test.types import TopicPartition
 from system_under_test.world import Buffer
 
 NO_TOPIC_ID = uuid.UUID(int=0)
+
+
+Asker = tuple[int, int, bool]
+"""Replica id, broker epoch, whether read_committed: what of a request decides its answers beside the offsets."""
 
 
 class FetchParams(NamedTuple):
@@ -36,6 +41,10 @@ class FetchParams(NamedTuple):
     def is_follower(self) -> bool:
         return self.replica_id >= 0
 
+    @property
+    def asker(self) -> Asker:
+        return self.replica_id, self.broker_epoch, self.read_committed
+
 
 @dataclass(slots=True)
 class FetchPartition:
@@ -50,6 +59,49 @@ class FetchPartition:
     log_start_offset: int = -1
     error: ErrorCode = ErrorCode.none
     """Known before anything is read: the topic id is not known."""
+    quiet: Quiet | None = field(default=None, compare=False, repr=False)
+
+
+class Quiet(NamedTuple):
+    """A reading that found the partition's end, and all that it depended on. Most partitions of a session are idle most of the
+    time: as long as nothing of it has changed the same answer is right, and nothing is checked or read again."""
+
+    asker: Asker
+    partition: Partition
+    leadership: Leadership
+    end_offset: int
+    high_watermark: int
+    start_offset: int
+    replica: RemoteReplica | None
+    """The follower that asked."""
+    answer: PartitionData
+
+    def holds(self, asker: Asker) -> bool:
+        partition = self.partition
+        log = partition.log
+        return (
+            # A new one for each leader epoch, and None from the moment on in which the replica is deleted.
+            partition.leadership is self.leadership
+            and log.end_offset == self.end_offset
+            and log.high_watermark == self.high_watermark
+            and log.start_offset == self.start_offset
+            and asker == self.asker
+        )
+
+    def fetched_again(self, asked: FetchPartition, now: float) -> bool:
+        """Count the follower's fetch, if all that it tells is that the follower is still there: it is in the ISR, and has what
+        it had when it fetched before. Otherwise it is not counted, and the caller has to look closer."""
+        replica = self.replica
+        if (
+            replica is None
+            or replica.log_end_offset != asked.fetch_offset
+            or replica.log_start_offset != asked.log_start_offset
+            or replica.broker_epoch != self.asker[1]
+            or replica.broker_id not in self.leadership.isr.isr
+        ):
+            return False
+        replica.fetched(asked.fetch_offset, asked.log_start_offset, self.end_offset, now, replica.broker_epoch)
+        return True
 
 
 def failed(asked: FetchPartition, code: ErrorCode, partition: Partition | None) -> PartitionData:
@@ -91,7 +143,7 @@ def read(
     records: Buffer = b""
     if asked.fetch_offset < up_to and (max_bytes > 0 or at_least_one):
         records = log.read(asked.fetch_offset, max_bytes, up_to, at_least_one=at_least_one)
-    return PartitionData(
+    answer = PartitionData(
         asked.topic_partition.partition,
         ErrorCode.none,
         log.high_watermark,
@@ -99,6 +151,16 @@ def read(
         log.start_offset,
         aborted=_aborted(params),
         records=records,
+    )
+    asked.quiet = _quiet(partition, params, answer) if asked.fetch_offset >= up_to else None
+    return answer
+
+
+def _quiet(partition: Partition, params: FetchParams, answer: PartitionData) -> Quiet:
+    leadership, log = partition.leading(), partition.log
+    replica = leadership.remotes.get(params.replica_id)
+    return Quiet(
+        params.asker, partition, leadership, log.end_offset, log.high_watermark, log.start_offset, replica, answer
     )
 
 

@@ -193,7 +193,13 @@ class ReplicaManager:
         found: list[Partition] = []
         is_urgent = False
         remaining, at_least_one = params.max_bytes, True
+        asker, counts = params.asker, params.is_follower and is_first
         for each in asked:
+            quiet = each.quiet
+            if quiet is not None and quiet.holds(asker) and (not counts or quiet.fetched_again(each, now)):
+                answers.append(quiet.answer)
+                found.append(quiet.partition)
+                continue
             partition: Partition | None = None
             try:
                 if each.error is not ErrorCode.none:
@@ -201,7 +207,7 @@ class ReplicaManager:
                 partition = self.partition(each.topic_partition)
                 answer = fetching.check(partition, params, each)
                 if answer is None:
-                    if params.is_follower and is_first:
+                    if counts:
                         self._follower_fetched(partition, params, each, now)
                     answer = fetching.read(partition, params, each, min(each.max_bytes, remaining), at_least_one)
                     found.append(partition)
