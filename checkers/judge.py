@@ -124,7 +124,7 @@ def _judge(
     found = [Case(*row) for row in result.cases]
     measured = Measured(operations.outcomes, decoded(result.steps), operations.last_ns)
     found += unserved(folder, meta, bool(promises.void))
-    replicas, unobservable = diverged(folder, meta, bool(promises.void))
+    replicas, unobservable = diverged(folder, meta, bool(promises.void), promises.unclean)
     found += replicas
     unseen = sum(case.count for case in found if case.anomaly == "unseen")
     if only is not None:

@@ -107,6 +107,30 @@ def test_compacted_and_deleted_keys_are_exempt(tmp_path: Path) -> None:
     assert unobservable is not None
 
 
+@pytest.mark.parametrize(
+    ("unclean", "in_sync", "places"),
+    [
+        pytest.param(True, [1, 2], [], id="it-never-came-back"),
+        pytest.param(True, [1, 2, 3], [(0, 1, 3, 2), (0, 2, 3, 2)], id="it-came-back"),
+        pytest.param(False, [1, 2], [(0, 1, 3, 2), (0, 2, 3, 2)], id="no-unclean-election"),
+    ],
+)
+def test_what_an_unclean_election_gave_up(
+    unclean: bool, in_sync: list[int], places: list[tuple[int, int, int, int]], tmp_path: Path
+) -> None:
+    """Broker 3 led up to 5; a replica that lagged took over without it. It knows of that once it is in sync again."""
+
+    def write(b: HistoryBuilder) -> None:
+        b.topic("t", unclean_leader_election=unclean)
+        b.event("isr", key=0, isr=[1, 2, 3])
+        b.event("isr", key=0, isr=in_sync)
+        b.replica(1, 0, [A, (2, 2, 1, 222), (3, 5, 1, 333)])
+        b.replica(2, 0, [A, (2, 2, 1, 222), (3, 5, 1, 333)])
+        b.replica(3, 0, [A, B, (3, 5, 0, 33)])
+
+    assert found(write, tmp_path / "h") == (places, None)
+
+
 def test_destroyed_storage_makes_it_an_observation(tmp_path: Path) -> None:
     places, _ = found(_two([A], [(0, 1, 0, 12)]), tmp_path / "h", void=True)
     assert places == [(0, 1, 2, 0)]
