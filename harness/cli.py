@@ -33,7 +33,7 @@ first steps:
   tidemark doctor                                     what this machine has and lacks
   tidemark synth log --ops 100000 --out /tmp/history  make a history; --inject lost-write:3 spoils it
   tidemark check /tmp/history                         judge it
-  tidemark run smoke                                  a short chaos run on a managed Apache Kafka
+  tidemark run smoke                                  a short chaos run on the cluster that comes along
 """
 
 
