@@ -195,6 +195,7 @@ class Log:
         for batch, place in zip(batches, placed, strict=True):
             if batch.header.producer_id >= 0:
                 self.producers.update(batch.header, place.last_offset - batch.header.last_offset_delta)
+        self._flush_if_due()
         stamped = self.config.message_timestamp_type == "LogAppendTime"
         return AppendInfo(
             first_offset, offset - 1, newest, now_ms if stamped else -1, self.start_offset, record_count, size
@@ -234,6 +235,7 @@ class Log:
                     self.epochs.assign(epoch, header.base_offset)
             self._write(first, [view[start : start + size]], placed, size, newest_of_run, now_ms)
             self.producers.update_all(header for _, header in run)
+            self._flush_if_due()
             total += size
             newest = max(newest, newest_of_run)
             record_count += sum(header.record_count for _, header in run)
@@ -279,11 +281,20 @@ class Log:
                 self._replace_empty_active(first_offset)
             self.active_segment.append(buffers, placed)
             self.end_offset = last_offset + 1
-            if self.end_offset - self.recovery_point >= self.config.flush_messages:
-                self.flush()
         except OSError as problem:
-            _log.error("%s: append failed: %s", self.directory, problem)
-            raise ApiError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {problem}") from problem
+            raise self._storage_error(problem) from problem
+
+    def _flush_if_due(self) -> None:
+        """After all is noted of what was appended: it stays in the log, also when it cannot be synced."""
+        if self.end_offset - self.recovery_point >= self.config.flush_messages:
+            try:
+                self.flush()
+            except OSError as problem:
+                raise self._storage_error(problem) from problem
+
+    def _storage_error(self, problem: OSError) -> ApiError:
+        _log.error("%s: append failed: %s", self.directory, problem)
+        return ApiError(ErrorCode.kafka_storage_error, f"{self.topic_partition}: {problem}")
 
     def roll(self) -> None:
         """Begin a new segment exactly at the log's end. An empty active one is new enough."""

@@ -70,6 +70,8 @@ class LogManager:
         self.log_dirs: tuple[str, ...] = tuple(each.rstrip("/") for each in log_dirs)
         self.offline_dirs: dict[str, str] = {}
         """Dirs that could not be read, and why."""
+        self._loaded_dirs: list[str] = []
+        """Dirs all of whose logs were opened."""
         self.reports: list[RecoveryReport] = []
         """What opening each log found, in order."""
         self._world = world
@@ -91,6 +93,7 @@ class LogManager:
         for log_dir in self.log_dirs:
             try:
                 self._load_dir(log_dir, topic_configs)
+                self._loaded_dirs.append(log_dir)
             except OSError as problem:
                 _log.error("log dir %s is offline: %s", log_dir, problem)
                 self.offline_dirs[log_dir] = str(problem)
@@ -349,10 +352,11 @@ class LogManager:
         self._doomed_folders = [each for each in self._doomed_folders if each.due_s > now_s]
 
     def shutdown(self) -> None:
-        """Sync and checkpoint everything, then say so. A dir in which that fails is recovered at the next start."""
-        for log_dir in self.log_dirs:
-            if log_dir in self.offline_dirs:
-                continue
+        """Sync and checkpoint everything, then say so. A dir in which that fails is recovered at the next start.
+
+        Of a start that was refused half way, other dirs are left alone: their logs, or their owner, are not known.
+        """
+        for log_dir in self._loaded_dirs:
             try:
                 for log in self._in_dir(log_dir):
                     log.close_cleanly()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from system_under_test.simulation.world import Host, SimulatedWorld, Simulation, until
-from system_under_test.storage.checkpoints import read_offsets
+from system_under_test.storage.checkpoints import CLEAN_SHUTDOWN, read_offsets
 from system_under_test.storage.config import ConfigError
 from system_under_test.storage.log_manager import LogDirError, LogManager, generated_broker_id
 from system_under_test.types import TopicPartition
@@ -240,3 +240,33 @@ def test_the_work_from_time_to_time() -> None:
             running.cancel()
 
         simulation.run(life())
+
+
+def test_a_start_that_is_refused_leaves_the_dirs_as_they_were(host: Host) -> None:
+    """Nothing that was not opened may be called clean, and no checkpoint may forget it."""
+    manager = opened(host.boot(), "/data", "/more")
+    for partition, log_dir in ((PARTITION, "/data"), (OTHER, "/more")):
+        log = manager.get_or_create(partition, SMALL)
+        assert manager.dir_of(partition) == log_dir
+        fill(log, 10)
+        log.update_high_watermark(15)
+        log.flush()
+    for checkpoint in (manager.checkpoint_high_watermarks, manager.checkpoint_recovery_points):
+        checkpoint()
+    world = host.boot_again()
+    stranger = LogManager(world, ["/more"], 2, {}, cluster_id="c")
+    with pytest.raises(LogDirError, match="belongs to broker 1"):
+        stranger.load({})
+    stranger.shutdown()
+    assert not world.files.exists(f"/more/{CLEAN_SHUTDOWN}")
+    assert offsets(world, "replication-offset", "/more") == {OTHER: 15}
+    assert offsets(world, "recovery-point-offset", "/more") == {OTHER: 20}
+
+    world.files.make_folder(f"/more/{PARTITION}")
+    twice = LogManager(world, ["/data", "/more"], 1, {}, cluster_id="c")
+    with pytest.raises(LogDirError, match="remove one of them"):
+        twice.load({PARTITION.topic: SMALL})
+    twice.shutdown()
+    assert world.files.exists(f"/data/{CLEAN_SHUTDOWN}"), "all of its logs were opened, so all were closed"
+    assert not world.files.exists(f"/more/{CLEAN_SHUTDOWN}")
+    assert offsets(world, "replication-offset", "/more") == {OTHER: 15}

@@ -320,3 +320,30 @@ def test_a_snapshot_that_was_cut_off_never_comes_back() -> None:
             log = opened(host.boot()).get_or_create(PARTITION, SMALL)
             assert log.end_offset == 6
             assert known_by(log) == said_by(log)
+
+
+@pytest.mark.parametrize("as_leader", [True, False])
+def test_a_batch_whose_sync_failed_lies_in_the_log_and_is_known(
+    host: Host, monkeypatch: pytest.MonkeyPatch, as_leader: bool
+) -> None:
+    """The producer is told of an error and sends it again: that must not append it for a second time."""
+    world = host.boot()
+    log = open_log(world, flush_messages="1")
+    send(log, 1, 0)
+    file = log.active_segment.file
+
+    def failing() -> None:
+        raise OSError(5, "input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(file), "sync", lambda _: failing())
+        with pytest.raises(ApiError) as refused:
+            if as_leader:
+                send(log, 1, 1)
+            else:
+                batch = encode([(b"key", b"value")], base_offset=1, producer_id=1, producer_epoch=0, base_sequence=1)
+                log.append_as_follower(batch)
+    assert refused.value.code is ErrorCode.kafka_storage_error
+    assert log.end_offset == 2
+    agree(log)
+    assert send(log, 1, 1) == (1, True)
