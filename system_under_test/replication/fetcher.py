@@ -33,6 +33,7 @@ from system_under_test.replication.fetch_session_handler import FetchSessionHand
 from system_under_test.replication.fetching import NO_TOPIC_ID
 from system_under_test.replication.partition import NO_EPOCH, Partition
 from system_under_test.replication.truncation import EpochEnd, truncation_offset
+from system_under_test.storage.log import Log
 from system_under_test.types import TopicPartition
 from system_under_test.world import Clock, ConnectionLost
 
@@ -294,18 +295,19 @@ class Fetcher:
         )
 
     def _apply(self, followed: Followed, answer: Body) -> None:
-        replica_log = followed.partition.log
         diverging = answer.diverging_epoch
-        if diverging.epoch != NO_EPOCH:
-            self._truncate(followed, EpochEnd(diverging.epoch, diverging.end_offset))
-            return
         try:
-            if answer.records:
-                replica_log.append_as_follower(answer.records)
+            if diverging.epoch != NO_EPOCH:
+                self._truncate(followed, EpochEnd(diverging.epoch, diverging.end_offset))
+            else:
+                self._append(followed.partition.log, answer)
         except (ApiError, OSError) as error:
-            log.error("%s: cannot append what broker %d sent: %s", followed.partition, self._leader_id, error)
+            log.error("%s: cannot apply what broker %d sent: %s", followed.partition, self._leader_id, error)
             self._back_off([followed])
-            return
+
+    def _append(self, replica_log: Log, answer: Body) -> None:
+        if answer.records:
+            replica_log.append_as_follower(answer.records)
         # The leader's high watermark and log start hold for this log as far as it reaches.
         high_watermark = min(answer.high_watermark, replica_log.end_offset)
         if high_watermark > replica_log.high_watermark:
@@ -348,6 +350,14 @@ class Fetcher:
             return
         if not self._is_fresh(followed, wanted):
             return
+        try:
+            self._out_of_range(followed, start, end)
+        except OSError as error:
+            log.error("%s: cannot follow broker %d: %s", followed.partition, self._leader_id, error)
+            self._back_off([followed])
+
+    def _out_of_range(self, followed: Followed, start: int, end: int) -> None:
+        """What the leader has, from ``start`` to ``end``, does not begin where this log ends."""
         replica_log = followed.partition.log
         if end < replica_log.end_offset:
             # Only after an unclean election, and only where divergence could not be told by epochs.

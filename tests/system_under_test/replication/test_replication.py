@@ -11,6 +11,7 @@ import pytest
 from system_under_test.failpoints import Action
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.simulation.world import Simulation, until
+from system_under_test.storage.log import Log
 from tests.system_under_test.replication.bench import KEY, Bench, values
 
 
@@ -295,3 +296,50 @@ def test_a_new_leader_knows_what_producers_sent_to_the_old_one() -> None:
         assert (await bench.produce(2, b"3", producer_id=9, sequence=3)).base_offset == 3
 
     run(main(), simulation := Simulation(2))
+
+
+@pytest.mark.parametrize("failing", ["truncate_to", "truncate_fully_and_start_at", "increment_start_offset"])
+def test_a_disk_that_fails_once_does_not_end_replication(failing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Truncating, starting anew and moving the log's start write, too: the fetcher must outlive an error there."""
+
+    async def main() -> None:
+        bench = Bench(simulation)
+        await bench.start()
+        await bench.elect(1, (1, 2, 3))
+        await bench.produce(1, b"a")
+        simulation.cut("broker-1", "broker-3")
+        await bench.elect(3, (3,), tell=(3,))
+        await bench.produce(3, b"lost", acks=1)
+        await bench.elect(1, (1, 2), tell=(1, 2))
+        for value in (b"b", b"c"):
+            await bench.produce(1, value)
+        failures = fail_once(monkeypatch, bench[3].log, failing)
+
+        async def delete() -> None:
+            bench.metadata.alive.discard(3)
+            bench[1].replicas.delete_records([(KEY, 1 if failing == "increment_start_offset" else 3)], 5.0)
+            bench.metadata.alive.add(3)
+
+        if failing != "truncate_to":
+            await bench.on(1, delete())
+        simulation.heal("broker-1", "broker-3")
+        await bench.tell(3)
+        await bench.until_isr(1, 2, 3, within_s=40)
+        assert failures == [failing]
+        await bench.produce(1, b"d")
+        await bench.until_equal()
+
+    def fail_once(monkeypatch: pytest.MonkeyPatch, log: Log, name: str) -> list[str]:
+        failures: list[str] = []
+        real = getattr(Log, name)
+
+        def once(self: Log, *arguments: int) -> None:
+            if self is log and not failures:
+                failures.append(name)
+                raise OSError(5, "input/output error")
+            real(self, *arguments)
+
+        monkeypatch.setattr(Log, name, once)
+        return failures
+
+    run(main(), simulation := Simulation(21))
