@@ -138,6 +138,10 @@ class Files(Protocol):
         """A file, or a folder with all that is in it; fine when it is not there."""
         ...
 
+    def lock(self, path: str) -> bool:
+        """Keep this file, which is made, for this process until its end; False when another one has it."""
+        ...
+
     def sync_folder(self, folder: str) -> None:
         """Return when names made, renamed and removed in it would survive a loss of power."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Sequence
@@ -59,6 +60,16 @@ class RealFile:
                 raise OSError(errno.EIO, "the file takes no more bytes", self._path)
             rest = rest[count:]
 
+    def lock(self) -> bool:
+        """As Java's FileLock does, so that Apache Kafka hears of it, too."""
+        try:
+            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as problem:
+            if problem.errno in (errno.EACCES, errno.EAGAIN):
+                return False
+            raise
+        return True
+
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
@@ -77,6 +88,9 @@ class RealFile:
 
 class RealFiles:
     """See :class:`system_under_test.world.Files`."""
+
+    def __init__(self) -> None:
+        self._locked: dict[str, RealFile] = {}
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         return RealFile(path, create)
@@ -107,6 +121,15 @@ class RealFiles:
                 os.unlink(path)
         except FileNotFoundError:
             pass
+
+    def lock(self, path: str) -> bool:
+        # Opened once: with any of its descriptors that is closed, a process gives the lock up.
+        if path not in self._locked:
+            file = RealFile(path, create=True)
+            if not file.lock():
+                return False
+            self._locked[path] = file
+        return True
 
     def sync_folder(self, folder: str) -> None:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

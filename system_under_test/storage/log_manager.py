@@ -34,6 +34,9 @@ from system_under_test.types import TopicPartition
 _log = logging.getLogger(__name__)
 
 DELETE_SUFFIX = "-delete"
+LOCK = ".lock"
+"""Held by the broker that runs. Opening a log cuts off what is not whole: of a log that somebody writes, that is the rest
+of a batch."""
 _LEFT_ALONE = ("-stray", "-future")
 _NAME_LIMIT = 255
 _NEVER_MS = 100 * 365 * 24 * 3_600_000
@@ -112,6 +115,8 @@ class LogManager:
         if not files.is_folder(log_dir):
             files.make_folder(log_dir)
             files.sync_folder(log_dir.rpartition("/")[0] or "/")
+        if not files.lock(f"{log_dir}/{LOCK}"):
+            raise LogDirError(f"{log_dir}: another broker that runs uses this dir; stop it, or change log.dirs")
         self._check_meta(log_dir)
         was_clean = take_clean_shutdown(files, log_dir)
         recovery_points = self._read_offsets(log_dir, RECOVERY_POINTS)

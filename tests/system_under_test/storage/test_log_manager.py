@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from system_under_test.realworld.files import RealFiles
 from system_under_test.simulation.world import Host, SimulatedWorld, Simulation, until
 from system_under_test.storage.checkpoints import CLEAN_SHUTDOWN, read_offsets
 from system_under_test.storage.config import ConfigError
@@ -270,3 +274,31 @@ def test_a_start_that_is_refused_leaves_the_dirs_as_they_were(host: Host) -> Non
     assert world.files.exists(f"/data/{CLEAN_SHUTDOWN}"), "all of its logs were opened, so all were closed"
     assert not world.files.exists(f"/more/{CLEAN_SHUTDOWN}")
     assert offsets(world, "replication-offset", "/more") == {OTHER: 15}
+
+
+_HOLDER = """
+import sys
+from system_under_test.realworld.files import RealFiles
+files = RealFiles()
+print(files.lock(sys.argv[1]), files.lock(sys.argv[1]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_dir_that_another_broker_uses_is_refused_and_left_alone(host: Host, tmp_path: Path) -> None:
+    """It would be recovered while it is written, and called clean after that."""
+    world = host.boot()
+    world.files = RealFiles()  # type: ignore[assignment]
+    lock = str(tmp_path / ".lock")
+    command = [sys.executable, "-c", _HOLDER, lock]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True True\n"
+        refused = LogManager(world, [str(tmp_path)], 1, {}, cluster_id="c")
+        with pytest.raises(LogDirError, match="another broker that runs"):
+            refused.load({})
+        refused.shutdown()
+        assert [each.name for each in tmp_path.iterdir()] == [".lock"]
+        holder.kill()
+    opened(world, str(tmp_path)).shutdown()
+    assert (tmp_path / CLEAN_SHUTDOWN).exists()
