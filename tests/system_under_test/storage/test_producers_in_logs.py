@@ -330,19 +330,21 @@ def test_a_batch_whose_sync_failed_lies_in_the_log_and_is_known(
     world = host.boot()
     log = open_log(world, flush_messages="1")
     send(log, 1, 0)
-    file = log.active_segment.file
+    copied = encode([(b"key", b"value")], base_offset=1, producer_id=1, producer_epoch=0, base_sequence=1)
 
-    def failing() -> None:
+    def failing(_: object) -> None:
         raise OSError(5, "input/output error")
 
+    def append() -> None:
+        if as_leader:
+            send(log, 1, 1)
+        else:
+            log.append_as_follower(copied)
+
     with monkeypatch.context() as broken:
-        broken.setattr(type(file), "sync", lambda _: failing())
+        broken.setattr(type(log.active_segment.file), "sync", failing)
         with pytest.raises(ApiError) as refused:
-            if as_leader:
-                send(log, 1, 1)
-            else:
-                batch = encode([(b"key", b"value")], base_offset=1, producer_id=1, producer_epoch=0, base_sequence=1)
-                log.append_as_follower(batch)
+            append()
     assert refused.value.code is ErrorCode.kafka_storage_error
     assert log.end_offset == 2
     agree(log)
