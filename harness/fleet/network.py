@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,30 +149,47 @@ class Network:
                 os.close(namespace)
 
     def _make_switch_and_office(self) -> None:
-        switch = kernel.new_network()
-        with routes() as ip:
-            _bridge(ip, DEVICE)
-        office = kernel.new_network()
-        with routes() as ip:
-            ip.link("set", index=_LOOPBACK, state="up")
-            bridge = _bridge(ip, "manage")
-            ip.addr("add", index=bridge, address=_OFFICE_ADDRESS, prefixlen=_PREFIX)
+        with ExitStack() as undo:
+            switch = kernel.new_network()
+            undo.callback(os.close, switch)
+            with routes() as ip:
+                _bridge(ip, DEVICE)
+            office = kernel.new_network()
+            undo.callback(os.close, office)
+            with routes() as ip:
+                ip.link("set", index=_LOOPBACK, state="up")
+                bridge = _bridge(ip, "manage")
+                ip.addr("add", index=bridge, address=_OFFICE_ADDRESS, prefixlen=_PREFIX)
+            undo.pop_all()
         self._switch, self._office = switch, office
 
     def _make_host(self, name: str, number: int) -> Host:
         host = Host(name, number, kernel.new_network())
-        with routes() as ip:
-            ip.link("set", index=_LOOPBACK, state="up")
-            _wire(ip, _HOST_DEVICE, DEVICE, host.address, (self._switch, host.port))
-            _wire(ip, _HOST_DEVICE + 1, "manage", _management_address(number), (self._office, host.port))
-        kernel.enter_network(self._switch)
-        with routes() as ip:
-            _plug_in(ip, host.port, DEVICE)
-        kernel.enter_network(self._office)
-        with routes() as ip:
-            _plug_in(ip, host.port, "manage")
-            ip.route("add", dst=f"{host.address}/32", gateway=_management_address(number))
+        with ExitStack() as undo:
+            # Half a host is none: the next attempt finds its number free.
+            undo.callback(os.close, host.namespace)
+            undo.callback(self._unplug, host)
+            with routes() as ip:
+                ip.link("set", index=_LOOPBACK, state="up")
+                _wire(ip, _HOST_DEVICE, DEVICE, host.address, (self._switch, host.port))
+                _wire(ip, _HOST_DEVICE + 1, "manage", _management_address(number), (self._office, host.port))
+            kernel.enter_network(self._switch)
+            with routes() as ip:
+                _plug_in(ip, host.port, DEVICE)
+            kernel.enter_network(self._office)
+            with routes() as ip:
+                _plug_in(ip, host.port, "manage")
+                ip.route("add", dst=f"{host.address}/32", gateway=_management_address(number))
+            undo.pop_all()
         return host
+
+    def _unplug(self, host: Host) -> None:
+        """Take away the wires that there are; with one end the other is gone too."""
+        for network in (self._switch, self._office):
+            kernel.enter_network(network)
+            with routes() as ip:
+                for index in ip.link_lookup(ifname=host.port):
+                    ip.link("del", index=index)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -11,10 +12,11 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.fleet import kernel, proc
+from harness.fleet import kernel, network, proc
 from harness.fleet.base import Command, FleetError, Link
 from harness.fleet.namespaces import NamespaceFleet
 from nemesis.fault import Aim, Kind
@@ -240,6 +242,46 @@ def test_close_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     assert holders(network) == []
     assert len(os.listdir("/proc/self/fd")) < descriptors
     assert list((tmp_path / "registry").iterdir()) == []
+
+
+@pytest.mark.parametrize("bridge", ["data", "manage"])
+def test_a_host_that_was_made_by_half_is_none(bridge: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plug_in(ip: Any, port: str, into: str) -> None:
+        if into == bridge:
+            raise OSError(errno.ENOMEM, "no memory")
+        ways_in(ip, port, into)
+
+    ways_in = network._plug_in
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with NamespaceFleet(tmp_path / "registry") as fleet:
+        with monkeypatch.context() as patched:
+            patched.setattr(network, "_plug_in", plug_in)
+            for _ in range(2):
+                with pytest.raises(FleetError, match=f"host {A} cannot be made: no memory"):
+                    fleet.start(A, sleeper(tmp_path))
+        assert fleet.links.hosts == ()
+        chatter = Chatter(fleet, (A, B))
+        assert chatter.heard(chatter.pairs) == chatter.pairs
+        chatter.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_network_that_was_made_by_half_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def bridge(ip: Any, name: str) -> int:
+        if name == "manage":
+            raise OSError(errno.ENOMEM, "no memory")
+        return bridges(ip, name)
+
+    bridges = network._bridge
+    descriptors = len(os.listdir("/proc/self/fd"))
+    fleet = NamespaceFleet(tmp_path / "registry")
+    with monkeypatch.context() as patched:
+        patched.setattr(network, "_bridge", bridge)
+        with pytest.raises(FleetError, match="the network of the hosts cannot be made: no memory"):
+            fleet.open()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    fleet.open()
+    fleet.close()
 
 
 _HARNESS = """
