@@ -15,7 +15,7 @@ from checkers.exercise import faults_of, judge_exercise, leader_changes
 from checkers.explain import Case, explain
 from checkers.load import History, has_transactions, open_history
 from checkers.metrics import Measured, decoded, document
-from checkers.names import ANOMALIES
+from checkers.names import ANOMALIES, LOOKED_FOR
 from checkers.pipeline import checked
 from checkers.promises import PromiseOverride
 from checkers.replicas import ANOMALY, diverged
@@ -49,6 +49,12 @@ def judge(
     began = time.monotonic()
     if meta is None:
         meta, _ = open_folder(folder)
+    if only is not None and only.isdisjoint(LOOKED_FOR[meta.workload]):
+        # Not to be judged as if nothing of it had shown.
+        raise HistoryError(
+            f"{path_label}: nothing of {', '.join(sorted(only))} is looked for in a history of this kind ({meta.workload}); "
+            f"there are {', '.join(LOOKED_FOR[meta.workload])}"
+        )
     about = {"run_id": meta.run_id, "seed": meta.seed, "origin": meta.origin, "versions": meta.versions}
     try:
         judgement = _judge(spark, folder, meta, only, promises or PromiseOverride(), progress)

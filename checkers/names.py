@@ -6,6 +6,8 @@ names from here. The exact definitions stand in the module that checks for them.
 
 from __future__ import annotations
 
+from histories.schema import Workload
+
 DELIVERY: dict[str, str] = {
     "lost-write": "A committed record is missing from its partition, or a reader passed its place.",
     "vanished-read": "A record that was read is gone from the final scan: it was shown before it was safe.",
@@ -63,3 +65,15 @@ CYCLES: dict[str, str] = {
 DEFINITIONS: dict[str, str] = {**DELIVERY, **ORDER, **CLUSTER, **TRANSACTIONS, **CYCLES}
 
 ANOMALIES: tuple[str, ...] = tuple(DEFINITIONS)
+
+OF_LOGS: tuple[str, ...] = (*DELIVERY, *ORDER, *CLUSTER)
+_OF_TRANSACTIONS = (*TRANSACTIONS, *CYCLES, "phantom")
+_OF_LISTS_ONLY = ("dirty-update", "incompatible-order", "duplicate-elements")
+_OF_REGISTERS_ONLY = ("cyclic-versions",)
+
+LOOKED_FOR: dict[str, tuple[str, ...]] = {
+    Workload.LOG.value: OF_LOGS,
+    Workload.APPEND.value: tuple(each for each in _OF_TRANSACTIONS if each not in _OF_REGISTERS_ONLY),
+    Workload.REGISTER.value: tuple(each for each in _OF_TRANSACTIONS if each not in _OF_LISTS_ONLY),
+}
+"""By the workload of a history."""

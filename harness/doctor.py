@@ -122,6 +122,8 @@ _LOOKS: tuple[Callable[[], Finding], ...] = (
     _java,
     _package("pyspark", "judges histories", needed=True),
     _package("pyarrow", "reads and writes histories", needed=True),
+    _package("scipy", "judges histories of transactions", needed=False),
+    _package("networkx", "judges histories of transactions", needed=False),
     _package("confluent-kafka", "the client librdkafka", needed=False),
     _package("aiokafka", "the client aiokafka", needed=False),
     _package("pyroute2", "hosts of their own, and faults of their links", needed=False),

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any, get_args, get_origin, get_type_hints
 
-from checkers.names import ANOMALIES
+from checkers.names import OF_LOGS
 from harness.plan import Plan
 from harness.planrules import BOUNDS, CHOICES, broken_rules, is_member, members, nearest
 
@@ -66,7 +66,7 @@ def load(
     name_or_path: str | Path,
     overrides: Sequence[Override] = (),
     *,
-    anomalies: tuple[str, ...] = ANOMALIES,
+    anomalies: tuple[str, ...] = OF_LOGS,
 ) -> Plan:
     """Read a plan by the name of a shipped one or by its path, with overrides applied."""
     given = str(name_or_path)
@@ -92,7 +92,7 @@ def loads(
     overrides: Sequence[Override] = (),
     *,
     name: str = "default",
-    anomalies: tuple[str, ...] = ANOMALIES,
+    anomalies: tuple[str, ...] = OF_LOGS,
 ) -> Plan:
     """Read a plan from TOML text; ``source`` names it in messages, ``name`` is its name if it has none."""
     try:

@@ -9,10 +9,14 @@ import pytest
 
 import checkers.judge
 from checkers.judge import _unscanned, _verdict, cause, judge, undecided
+from checkers.names import ANOMALIES, LOOKED_FOR
 from checkers.result import Finding, Judgement, Verdict
 from histories.build import HistoryBuilder
 from histories.errors import HistoryError
 from histories.meta import Meta
+from histories.schema import Workload
+from histories.synth.gadgets import GADGETS
+from histories.synth.transactions import synthesize_transactions
 from tests.checkers.local import local_context
 from tests.harness import report_sample
 
@@ -145,3 +149,33 @@ def test_bad_input_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(checkers.judge, "checked", refuses)
     with pytest.raises(HistoryError, match="part 3: damaged"):
         judged(tmp_path / "h", one_send())
+
+
+@pytest.mark.parametrize(
+    ("workload", "only"),
+    [
+        (Workload.LOG, {"G1c", "lost-update"}),
+        (Workload.APPEND, {"lost-write", "cyclic-versions"}),
+        (Workload.REGISTER, {"duplicate-elements"}),
+    ],
+)
+def test_what_is_never_looked_for_is_not_valid(workload: Workload, only: set[str], tmp_path: Path) -> None:
+    if workload is Workload.LOG:
+        b = HistoryBuilder()
+        b.send(0, 0, 1, 0)
+        b.scan_rest()
+        b.write(tmp_path / "h")
+    else:
+        synthesize_transactions(tmp_path / "h", workload, 100)
+    with pytest.raises(HistoryError, match=rf"h: nothing of {', '.join(sorted(only))} is looked for .* \({workload}\)"):
+        judge(local_context(), tmp_path / "h", path_label="h", only=frozenset(only))
+
+
+def test_each_anomaly_is_looked_for_in_some_history() -> None:
+    assert {name for names in LOOKED_FOR.values() for name in names} == set(ANOMALIES)
+    assert {each for name in GADGETS for each in (name, *GADGETS[name].entails)} <= set(
+        LOOKED_FOR[Workload.APPEND] + LOOKED_FOR[Workload.REGISTER]
+    )
+    for name, gadget in GADGETS.items():
+        if gadget.only is not None:
+            assert name in LOOKED_FOR[gadget.only]

@@ -71,6 +71,7 @@ def message(text: str, *overrides: str) -> str:
         ("[faults]\nkinds = ['kill', 'kill']", "faults.kinds: 'kill' is given twice"),
         ("[faults]\nroles = ['leaders']", "not 'leaders'; did you mean 'leader'?"),
         ("[exercise]\nexpect = ['lost-writes']", "not 'lost-writes'; did you mean 'lost-write'?"),
+        ("[exercise]\nexpect = ['G1c']", "exercise.expect: expected names out of lost-write"),
         ("[topic]\nmin_insync_replicas = 4", "my.toml:2: topic.min_insync_replicas: 4 is more than"),
         (
             "[topic]\nreplication_factor = 5",
