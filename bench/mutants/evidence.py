@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -54,15 +54,18 @@ class Evidence:
         evidence.notices(None, None)
         return evidence
 
-    def notices(self, mutant: Mutant | None, first: str | None) -> str | None:
-        """The first exhibit in which it differs from the reference, if any; ``first`` is tried before the others.
-        Without a mutant none may."""
-        for stage, exhibits in (("smallest", self.smallest), ("random", self.random)):
-            likely = [each for each in exhibits if f"{stage}: {each[0].name}" == first]
+    def notices(self, mutant: Mutant | None, hint: str | None, lately: Sequence[str] = ()) -> str | None:
+        """The first exhibit in which it differs from the reference, if any; ``hint`` is tried before the others, and in
+        each stage those that noticed others ``lately``. Without a mutant none may."""
+        stages = (("smallest", self.smallest), ("random", self.random))
+        for stage, exhibits in stages:
+            likely = [each for each in exhibits if f"{stage}: {each[0].name}" == hint]
             if likely and _differs(mutant, likely) is not None:
-                return first
-        for stage, exhibits in (("smallest", self.smallest), ("random", self.random)):
-            name = _differs(mutant, exhibits)
+                return hint
+        for stage, exhibits in stages:
+            order = {name: rank for rank, name in enumerate(lately)}
+            likely_first = sorted(exhibits, key=lambda each: order.get(f"{stage}: {each[0].name}", len(order)))
+            name = _differs(mutant, likely_first)
             if name is not None:
                 return f"{stage}: {name}"
         return None

@@ -19,23 +19,44 @@ from bench.mutants.swap import swapped
 ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("test_against_reference", "test_in_process", "test_reference", "test_smallest", "test_jvm")
 """Tests that are tried already, or do not touch the checks."""
-OUTSIDE = ("exercise", "coverage", "assumptions", "metrics", "judge", "result", "replicas", "replica_logs")
+OUTSIDE = (
+    "exercise", "coverage", "assumptions", "agreement", "metrics", "judge", "result", "replicas", "replica_logs",
+)  # fmt: skip
 """No row passes through them, so the histories need not be tried."""
 WHOLE = ("checkers", "tests")
 STAGES = ("smallest", "random", "unit", "judge")
 
 
+MOST_LIKELY = 8
+
+_LATELY: dict[str, list[str]] = {}
+"""What noticed the mutants of each module, the latest first: it often notices the next one too."""
+
+
+def remember(module: str, noticed: str | None) -> None:
+    if noticed is not None:
+        _LATELY[module] = [noticed, *(each for each in _LATELY.get(module, ()) if each != noticed)]
+
+
 def noticed_by(mutant: Mutant, evidence: Evidence, hint: str | None, judged: bool) -> str | None:
     """Stage and name of what notices it; ``hint`` noticed it before and is tried first."""
+    noticed = _noticed_by(mutant, evidence, hint, _LATELY.get(mutant.module, []), judged)
+    remember(mutant.module, noticed)
+    return noticed
+
+
+def _noticed_by(mutant: Mutant, evidence: Evidence, hint: str | None, lately: list[str], judged: bool) -> str | None:
     stage, _, name = (hint or "").partition(": ")
     if stage in ("unit", "judge") and _failing(mutant, [name]) is not None:
         return hint
     if mutant.module.rpartition(".")[2] not in OUTSIDE:
-        exhibit = evidence.notices(mutant, hint)
+        exhibit = evidence.notices(mutant, hint, lately)
         if exhibit is not None:
             return exhibit
     for stage in ("unit", "judge") if judged else ("unit",):
-        test = _failing(mutant, _relevant(mutant.module, spark=stage == "judge"))
+        likely = [name for kind, _, name in (each.partition(": ") for each in lately) if kind == stage]
+        test = _failing(mutant, likely[:MOST_LIKELY])
+        test = test or _failing(mutant, _relevant(mutant.module, spark=stage == "judge"))
         if test is not None:
             return f"{stage}: {test}"
     return None
@@ -67,12 +88,19 @@ def _failing(mutant: Mutant, chosen: list[str]) -> str | None:
 
 
 class _FirstFailure:
+    """Its name; of an interruption, what was interrupted."""
+
     def __init__(self) -> None:
         self.name = ""
+        self._failed = False
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if not self._failed:
+            self.name = nodeid
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
-            self.name = self.name or report.nodeid
+        if report.failed and not self._failed:
+            self.name, self._failed = report.nodeid, True
 
 
 @cache
