@@ -614,6 +614,31 @@ def a_committed_reader_leaves_out_aborted_data(b: HistoryBuilder) -> None:
     b.poll(1, [(0, 0, 0), (0, 2, 2)], COMMITTED)
 
 
+def _aborted_between(b: HistoryBuilder, first: str, second: str) -> None:
+    """Process 1 polls to both sides of a record that only a read_uncommitted poll may return."""
+    b.send(0, 0, 0, 0)
+    b.txn(0, [Send(0, 1, 1, "ok")], type="fail")
+    b.send(0, 0, 2, 2)
+    b.poll(2, [(0, 1, 1)], RAW)
+    b.poll(1, [(0, 0, 0)], first)
+    b.poll(1, [(0, 2, 2)], second)
+
+
+@innocent("poll-skip")
+def from_committed_data_on_to_all_data(b: HistoryBuilder) -> None:
+    _aborted_between(b, COMMITTED, RAW)
+
+
+@innocent("poll-skip")
+def from_all_data_on_to_committed_data(b: HistoryBuilder) -> None:
+    _aborted_between(b, RAW, COMMITTED)
+
+
+@guilty("poll-skip", (1, 0, 5, 0, 0))
+def an_aborted_record_is_passed_over_by_who_reads_all(b: HistoryBuilder) -> None:
+    _aborted_between(b, RAW, RAW)
+
+
 @innocent("int-poll-skip")
 def seeks_inside_one_operation(b: HistoryBuilder) -> None:
     for offset in range(3):

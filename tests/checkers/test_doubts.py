@@ -187,7 +187,7 @@ def skipped(*, twice: bool) -> HistoryBuilder:
     b = HistoryBuilder()
     b.send(process=0, key=0, value=5, offset=0)
     b.send(process=0, key=0, value=6, offset=2)
-    b.txn(process=3, steps=[Send(0, 7, 1)], type="info" if twice else "ok")
+    b.txn(process=3, steps=[Send(0, 7, 1, "ok")], type="info" if twice else "ok")
     if twice:
         b.txn(process=4, steps=[Send(0, 7)])
     b.poll(process=1, records=[(0, 0, 5)])
