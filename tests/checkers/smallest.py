@@ -804,6 +804,14 @@ def apart_by_no_more_than_the_clocks_err(b: HistoryBuilder) -> None:
     b.send(1, 0, 2, 4, at=(20, 30))
 
 
+@innocent("realtime-order")
+def acknowledged_of_topics_that_were_deleted_meanwhile(b: HistoryBuilder) -> None:
+    """Nobody knows whether that was the same topic."""
+    b.send(0, 0, 3, 0)
+    b.send(0, -1, 1, 5, at=(10, 20))
+    b.send(1, -1, 2, 4, at=(30, 40))
+
+
 @guilty("realtime-order", (0, 2))
 def the_sends_follow_each_other_though_their_operations_overlap(b: HistoryBuilder) -> None:
     b.burst(0, [Send(0, 1, 5, at=(0, 10))], at=(0, 40))
@@ -812,8 +820,8 @@ def the_sends_follow_each_other_though_their_operations_overlap(b: HistoryBuilde
 
 @guilty("int-send-skip", (1, 0, 1, 0), fatal=False)
 def anothers_record_lies_between(b: HistoryBuilder) -> None:
-    b.send(1, 0, 2, 1, at=(0, 10))
-    b.burst(0, [Send(0, 1, 0), Send(0, 3, 2)], at=(1, 9))
+    b.send(0, 0, 2, 1, at=(0, 10))
+    b.burst(1, [Send(0, 1, 0), Send(0, 3, 2)], at=(1, 9))
 
 
 @innocent("int-send-skip")
