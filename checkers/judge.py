@@ -98,7 +98,7 @@ def undecided(judgement: Judgement, meta: Meta) -> Judgement:
     reasons = []
     if meta.interrupted:
         reasons.append("the run ended early, so what it would have read at its end is missing")
-    if not meta.counts.get("mops", 1):
+    if meta.counts.get("mops") == 0:
         reasons.append("nothing was sent or read")
     if not reasons or any(each.fatal for each in judgement.findings):
         return judgement
@@ -155,26 +155,21 @@ def _judge(
 
 
 def _findings(history: History, found: list[Case]) -> list[Finding]:
-    worst: list[Case] = []
-    for name in {case.anomaly for case in found}:
-        mine = sorted((case for case in found if case.anomaly == name), key=lambda case: (not case.fatal, case.op or 0))
-        worst += mine[: 1 if name in NORMAL else EXAMPLES]
-    examples = explain(history, worst)
+    """Those that break a promise first, else in the order of their names' table."""
+    cases = {
+        name: sorted((each for each in found if each.anomaly == name), key=lambda case: (not case.fatal, case.op or 0))
+        for name in sorted({case.anomaly for case in found}, key=ANOMALIES.index)
+    }
+    worst = {name: mine[: 1 if name in NORMAL else EXAMPLES] for name, mine in cases.items()}
+    examples = explain(history, [case for mine in worst.values() for case in mine])
     findings = []
-    for name in sorted({case.anomaly for case in found}, key=_rank):
-        mine = [case for case in found if case.anomaly == name]
+    for name, mine in cases.items():
         shown = sorted(
-            (examples[case] for case in mine if case in examples),
+            (examples[case] for case in worst[name]),
             key=lambda each: (not each.fatal, each.key or 0, each.value or 0),
         )
-        findings.append(
-            Finding(name, sum(c.count for c in mine), sum(c.fatal_count for c in mine), tuple(shown[:EXAMPLES]))
-        )
-    return sorted(findings, key=lambda each: (not each.fatal, _rank(each.anomaly)))
-
-
-def _rank(anomaly: str) -> int:
-    return ANOMALIES.index(anomaly)
+        findings.append(Finding(name, sum(c.count for c in mine), sum(c.fatal_count for c in mine), tuple(shown)))
+    return sorted(findings, key=lambda each: not each.fatal)
 
 
 def _unscanned(folder: Path) -> list[str]:

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 COMPARED = ("test_against_reference", "test_in_process", "test_reference", "test_smallest", "test_jvm")
 """Tests that are tried already, or do not touch the checks."""
 OUTSIDE = (
-    "exercise", "coverage", "assumptions", "agreement", "metrics", "judge", "result", "replicas", "replica_logs",
+    "exercise", "coverage", "assumptions", "doubts", "agreement", "metrics", "judge", "result", "replicas", "replica_logs",
 )  # fmt: skip
 """No row passes through them, so the histories need not be tried."""
 WHOLE = ("checkers", "tests")

@@ -142,6 +142,15 @@ def test_an_interruption_that_another_error_covers_is_no_crash(tmp_path: Path, m
         judged(tmp_path / "h", one_send())
 
 
+def test_an_interruption_that_caused_another_error_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise ConnectionError("answer is empty") from KeyboardInterrupt()
+
+    monkeypatch.setattr(checkers.judge, "checked", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        judged(tmp_path / "h", one_send())
+
+
 def test_bad_input_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object, **__: object) -> None:
         raise HistoryError("part 3: damaged")
