@@ -24,6 +24,8 @@ OUTSIDE = (
 )  # fmt: skip
 """No row passes through them, so the histories need not be tried."""
 WHOLE = ("checkers", "tests")
+NEEDLESS = ("cacheprovider", "warnings", "unraisableexception", "threadexception", "faulthandler", "logging")
+"""Of pytest; one of them collects garbage, which takes longer than most tests."""
 STAGES = ("smallest", "random", "unit", "judge")
 
 
@@ -72,7 +74,7 @@ def _failing(mutant: Mutant, chosen: list[str]) -> str | None:
     if not chosen:
         return None
     heard, first = io.StringIO(), _FirstFailure()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:warnings", "--rootdir", str(ROOT)]
+    options = ["-x", "-q", "--rootdir", str(ROOT), *(word for each in NEEDLESS for word in ("-p", f"no:{each}"))]
     try:
         with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), limited(), swapped(mutant, WHOLE):
             session = importlib.import_module("checkers.session")

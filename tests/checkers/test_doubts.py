@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from checkers.agreement import unordered
-from checkers.doubts import Doubts
+from checkers.doubts import Doubts, among
 from checkers.found import Found
 from checkers.judge import judge
 from checkers.result import Judgement, Verdict
@@ -290,3 +290,38 @@ def test_without_doubts_nothing_changes() -> None:
     assert Doubts(times=True).weighed(found).fatal.tolist() == [True, False]
     assert Doubts(values=np.array([1])).weighed(found).fatal.tolist() == [False, False]
     assert Doubts(values=np.array([0, 2])).weighed(found).fatal.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "on_order", "on_times"),
+    [
+        ("poll-skip", True, False),
+        ("nonmonotonic-poll", True, False),
+        ("nonmonotonic-send", True, False),
+        ("int-nonmonotonic-send", False, False),
+        ("realtime-order", False, True),
+        ("early-read", False, True),
+        ("lost-write", False, False),
+    ],
+)
+def test_what_rests_on_the_order_of_a_process_and_on_times(anomaly: str, on_order: bool, on_times: bool) -> None:
+    found = Found(anomaly, np.array([True, True]), {"value": np.array([1, 2]), "process": np.array([3, 4])})
+    assert Doubts(processes=np.array([4])).weighed(found).fatal.tolist() == [True, not on_order]
+    assert Doubts(times=True).weighed(found).fatal.tolist() == [not on_times] * 2
+
+
+def test_the_other_value_of_a_case_counts_too() -> None:
+    found = Found("poll-skip", np.array([True, True]), {"value": np.array([1, 2]), "other_value": np.array([5, 6])})
+    assert Doubts(values=np.array([6])).weighed(found).fatal.tolist() == [True, False]
+
+
+def test_each_of_them_is_a_doubt() -> None:
+    one = np.array([0])
+    assert all((Doubts(everything=True), Doubts(times=True), Doubts(values=one), Doubts(processes=one)))
+
+
+def test_who_is_among_some() -> None:
+    some, nobody = np.array([2, 5]), np.array([], dtype=np.int64)
+    assert among(some, np.array([1, 2, 3, 5, 6])).tolist() == [False, True, False, True, False]
+    assert among(nobody, some).tolist() == [False, False]
+    assert among(some, nobody).tolist() == []
