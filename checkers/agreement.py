@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -45,9 +46,9 @@ SENTENCES = {
 BACKWARDS = "#backwards"
 """Steps that complete before they were invoked."""
 
-Column = Ints | Codes
+Column: TypeAlias = Ints | Codes
 
-Edge = tuple[int, tuple[int, int, int], tuple[int, int, int]]
+Edge: TypeAlias = tuple[int, tuple[int, int, int], tuple[int, int, int]]
 """Of a row group: its number, and op, mop and pos of its first and of its last row."""
 
 

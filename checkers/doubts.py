@@ -46,13 +46,13 @@ class Doubts:
 
     def weighed(self, found: Found) -> Found:
         """The same cases; those that rest on what is in doubt break no promise."""
-        if not self or not found.fatal.any():
+        if not self:
             return found
         doubtful = np.full(len(found.fatal), self.everything or (self.times and found.anomaly in BY_TIME))
         for name in ("value", "other_value"):
-            if len(self.values) and name in found.columns:
+            if name in found.columns:
                 doubtful |= among(self.values, found.columns[name])
-        if len(self.processes) and found.anomaly in BETWEEN_OPERATIONS:
+        if found.anomaly in BETWEEN_OPERATIONS:
             doubtful |= among(self.processes, found.columns["process"])
         return replace(found, fatal=found.fatal & ~doubtful)
 
@@ -66,7 +66,7 @@ class Doubts:
 
     def readers(self, rows: Rows) -> Rows:
         """The rows of processes whose positions are certain."""
-        return rows.where(~among(self.processes, rows.process)) if len(self.processes) else rows
+        return rows.where(~among(self.processes, rows.process))
 
 
 def among(some: Ints, column: Ints) -> Bools:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from checkers.load import NONE
 
 Ints = npt.NDArray[np.int64]
-Columns = Mapping[str, Ints]
+Columns: TypeAlias = Mapping[str, Ints]
 
 _WIDTHS = (np.uint8, np.uint16, np.uint32)
 

@@ -151,7 +151,7 @@ def _not_code(tree: ast.Module) -> set[int]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             parts = [node]
         elif isinstance(node, ast.AnnAssign):
-            parts = [node.annotation]
+            parts = [node] if _text(node.annotation) == "TypeAlias" else [node.annotation]
         elif isinstance(node, ast.FunctionDef):
             arguments = [*node.args.args, *node.args.kwonlyargs]
             parts = [*(a.annotation for a in arguments if a.annotation), *([node.returns] if node.returns else [])]

@@ -311,7 +311,8 @@ def test_what_rests_on_the_order_of_a_process_and_on_times(anomaly: str, on_orde
 
 
 def test_the_other_value_of_a_case_counts_too() -> None:
-    found = Found("poll-skip", np.array([True, True]), {"value": np.array([1, 2]), "other_value": np.array([5, 6])})
+    columns = {"value": np.array([1, 2]), "other_value": np.array([5, 6]), "process": np.array([0, 0])}
+    found = Found("poll-skip", np.array([True, True]), columns)
     assert Doubts(values=np.array([6])).weighed(found).fatal.tolist() == [True, False]
 
 
