@@ -72,8 +72,8 @@ def main(arguments: list[str]) -> int:
     evidence = Evidence([], [])
     if not set(options.modules) <= set(OUTSIDE):
         evidence = Evidence.gather(options.folder, options.cases)
-    known = Known(options.folder / "noticed.jsonl", _digest(options.cases), options.again)
-    explained = {name for reason in explanations() for name in reason.mutants}
+    explained = frozenset(name for reason in explanations() for name in reason.mutants)
+    known = Known(options.folder / "noticed.jsonl", _digest(options.cases), options.again, explained)
     deadline = time.monotonic() + options.seconds
     report = Report()
     for name in options.modules:

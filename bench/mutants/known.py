@@ -28,13 +28,15 @@ class Known:
     """A run that was stopped goes on where it was.
 
     What was noticed once counts as noticed as long as its module is as it was: tests are only added. What nothing
-    noticed is tried again after every change; and everything is, what noticed it before first, when ``again``.
+    noticed is tried again after every change, unless it is ``explained``; and everything is, what noticed it before
+    first, when ``again``.
     """
 
-    def __init__(self, path: Path, suite: str, again: bool) -> None:
+    def __init__(self, path: Path, suite: str, again: bool, explained: frozenset[str]) -> None:
         self._path = path
         self._suite = suite
         self._again = again
+        self._explained = explained
         self._lines: dict[str, _Line] = {}
         for text in path.read_text().splitlines() if path.exists() else ():
             line = _Line(**json.loads(text))
@@ -56,6 +58,8 @@ class Known:
             return False
         if line.noticed is not None:
             return not self._again or line.suite == self._suite
+        if line.mutant in self._explained and not self._again:
+            return True
         return line.suite == self._suite and (quick or not line.quick)
 
     def learn(self, mutant: Mutant, source: str, noticed: str | None, quick: bool) -> None:
