@@ -116,11 +116,18 @@ _TRIALS: list[Trial] = []
 """Set before the fork, so that nothing of it is copied."""
 
 
+def _begin() -> None:
+    limit_memory()
+    # what the tests write need not outlive them, and what they import is the same for every mutant
+    os.fsync = lambda _: None  # type: ignore[assignment]
+    sys.dont_write_bytecode = False
+
+
 def _tried(trials: Sequence[Trial], jobs: int) -> Iterator[str | None]:
     """What each says; processes that fork share the evidence."""
     _TRIALS[:] = trials
     gc.freeze()  # the evidence is millions of objects, and none of them is ever garbage
-    with multiprocessing.get_context("fork").Pool(jobs, limit_memory) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, _begin) as pool:
         yield from pool.imap(_try, range(len(trials)), chunksize=1)
 
 

@@ -74,7 +74,14 @@ def _failing(mutant: Mutant, chosen: list[str]) -> str | None:
     if not chosen:
         return None
     heard, first = io.StringIO(), _FirstFailure()
-    options = ["-x", "-q", "--rootdir", str(ROOT), *(word for each in NEEDLESS for word in ("-p", f"no:{each}"))]
+    options = [
+        "-x",
+        "-q",
+        "--assert=plain",
+        "--rootdir",
+        str(ROOT),
+        *(word for each in NEEDLESS for word in ("-p", f"no:{each}")),
+    ]
     try:
         with contextlib.redirect_stdout(heard), contextlib.redirect_stderr(heard), limited(), swapped(mutant, WHOLE):
             session = importlib.import_module("checkers.session")
