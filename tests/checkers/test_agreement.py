@@ -134,6 +134,7 @@ S0, S1, S2, TXN_SEND, TXN_POLL, TXN_POLL_2, P0, P1, P2, SEEK, INFO = range(11)
         (set_step(P1, mop=1, pos=0), {"#twice": 1}),
         (set_step(TXN_POLL, pos=9, mop=0), {}),
         (lambda _, mops: mops.insert(P1, dict(mops[P0])), {"#twice": 1}),
+        (lambda _, mops: mops.insert(P0, mops.pop(TXN_POLL)), {"#twice": 1}),
     ],
 )
 def test_one_contradiction_is_counted_alone(tmp_path: Path, change: Change, expected: dict[str, int]) -> None:
