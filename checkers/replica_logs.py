@@ -57,9 +57,14 @@ def _log(columns: dict[str, Ints], start: int, end: int) -> Log:
     return Log(key, broker, log_start, high_watermark, batches)
 
 
+def common(one: Log, other: Log) -> range:
+    """What both have committed and kept: from the larger log start up to the smaller high watermark."""
+    return range(max(one.log_start, other.log_start), min(one.high_watermark, other.high_watermark))
+
+
 def first_difference(one: Log, other: Log) -> int | None:
-    """The lowest offset at which the logs differ, from the larger log start up to the smaller high watermark."""
-    low, high = max(one.log_start, other.log_start), min(one.high_watermark, other.high_watermark)
+    """The lowest offset in common at which the logs differ."""
+    low, high = common(one, other).start, common(one, other).stop
     if low >= high:
         return None
     mine, theirs = one.between(low, high), other.between(low, high)
