@@ -28,7 +28,7 @@ class LeaderEpochCache:
     def __init__(self, entries: list[EpochEntry], store: Callable[[list[EpochEntry]], None]) -> None:
         self._entries: list[EpochEntry] = []
         for entry in entries:
-            self._push(entry)
+            _push(self._entries, entry)
         self._store = store
 
     def assign(self, epoch: int, start_offset: int) -> None:
@@ -39,15 +39,9 @@ class LeaderEpochCache:
             last = self._entries[-1]
             if epoch == last.epoch and start_offset >= last.start_offset:
                 return
-        self._push(EpochEntry(epoch, start_offset))
-        self._store(list(self._entries))
-
-    def _push(self, entry: EpochEntry) -> None:
-        while self._entries and (
-            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
-        ):
-            self._entries.pop()
-        self._entries.append(entry)
+        kept = list(self._entries)
+        _push(kept, EpochEntry(epoch, start_offset))
+        self._keep(kept)
 
     def entries(self) -> list[EpochEntry]:
         return list(self._entries)
@@ -113,6 +107,13 @@ class LeaderEpochCache:
         self._keep(entries)
 
     def _keep(self, kept: list[EpochEntry]) -> None:
+        """On disk first: what cannot be written is not known, so that it is written by the next try."""
         if kept != self._entries:
-            self._entries = kept
             self._store(list(kept))
+            self._entries = kept
+
+
+def _push(entries: list[EpochEntry], entry: EpochEntry) -> None:
+    while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+        entries.pop()
+    entries.append(entry)

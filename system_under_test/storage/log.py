@@ -128,6 +128,8 @@ class Log:
         self._bases = [each.base_offset for each in opened.segments]
         self._doomed: list[DoomedFile] = []
         self._names_unsynced = True
+        self._unfinished: tuple[Callable[[int], None], int] | None = None
+        """A cut that the disk let fail half way, and its offset."""
         self._on_roll = on_roll
         self._on_truncate = on_truncate
 
@@ -167,6 +169,7 @@ class Log:
         self, records: Buffer, leader_epoch: int, *, origin: AppendOrigin = AppendOrigin.CLIENT
     ) -> AppendInfo:
         """Validate, give offsets and the epoch, write. The caller's buffer is left as it is."""
+        self._check_whole()
         now_ms = self._world.clock.time_ms()
         batches = validate(records, self.config, now_ms, origin)
         repeated = self._repeated(batches) if origin is AppendOrigin.CLIENT else None
@@ -218,6 +221,7 @@ class Log:
         Raises CORRUPT_MESSAGE with nothing of the first bad batch written, and OFFSET_OUT_OF_RANGE when they do not lie at
         or behind the end of the log.
         """
+        self._check_whole()
         view = memoryview(records)
         now_ms = self._world.clock.time_ms()
         first_offset: int | None = None
@@ -284,6 +288,14 @@ class Log:
         except OSError as problem:
             raise self._storage_error(problem) from problem
 
+    def _check_whole(self) -> None:
+        """Nothing may be appended to a log that was cut by halves. Where it ends is known when it is whole again."""
+        if self._unfinished is not None:
+            self._finish_cut()
+            raise ApiError(
+                ErrorCode.kafka_storage_error, f"{self.topic_partition}: its truncation was finished just now"
+            )
+
     def _flush_if_due(self) -> None:
         """After all is noted of what was appended: it stays in the log, also when it cannot be synced."""
         if self.end_offset - self.recovery_point >= self.config.flush_messages:
@@ -312,8 +324,8 @@ class Log:
 
     def _replace_empty_active(self, base_offset: int) -> None:
         assert self.active_segment.size == 0, f"{self.directory}: {base_offset} does not fit the active segment"
-        self._drop_last_segment()
-        self._add_segment(base_offset)
+        self._doom(self.active_segment.mark_deleted())
+        self._replace_last_segment(base_offset)
 
     # Reading
 
@@ -377,51 +389,76 @@ class Log:
         if offset > self.high_watermark:
             raise OffsetOutOfRange(offset, self.start_offset, self.high_watermark)
         if offset > self.start_offset:
-            self.start_offset = offset
             self.epochs.truncate_from_start(offset)
+            self.start_offset = offset
 
     def truncate_to(self, offset: int) -> None:
         """Keep only batches that lie wholly below ``offset``: the log may end before it, never behind it."""
         assert offset >= 0, f"{self.directory}: truncation to {offset}"
-        if offset >= self.end_offset:
-            return
-        if offset < self._bases[0]:
-            self.truncate_fully_and_start_at(offset)
-            return
+        self._finish_cut()
+        if offset < self.end_offset:
+            self._cut(self._start_anew if offset < self._bases[0] else self._truncate, offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and starts at ``offset``."""
+        self._finish_cut()
+        self._cut(self._start_anew, offset)
+
+    def _cut(self, step: Callable[[int], None], offset: int) -> None:
+        """Steps that can be repeated: the log's end moves last."""
+        self._unfinished = (step, offset)
+        self._finish_cut()
+
+    def _finish_cut(self) -> None:
+        """A cut that the disk let fail half way is repeated before anything else is done to the log."""
+        if self._unfinished is not None:
+            step, offset = self._unfinished
+            step(offset)
+            self._unfinished = None
+
+    def _truncate(self, offset: int) -> None:
         _log.info("%s: truncated from %d to %d", self.directory, self.end_offset, offset)
         self._snapshots.remove_above(offset)
         while self._bases[-1] > offset:
             self._drop_last_segment()
-        self.end_offset = self.active_segment.truncate_to(offset)
-        assert self.end_offset <= offset, f"{self.directory}: ends at {self.end_offset} after truncation to {offset}"
-        self.epochs.truncate_from_end(self.end_offset)
-        self.start_offset = min(self.start_offset, self.end_offset)
+        end = self.active_segment.truncate_to(offset)
+        assert end <= offset, f"{self.directory}: ends at {end} after truncation to {offset}"
+        self.epochs.truncate_from_end(end)
         if self.producers:
-            now_ms = self._world.clock.time_ms()
-            load_producers(self.producers, self._snapshots, self._segments, self.end_offset, now_ms)
-        self._after_truncation()
+            load_producers(self.producers, self._snapshots, self._segments, end, self._world.clock.time_ms())
+        self._ends_at(end, min(self.start_offset, end))
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything; the log is empty and starts at ``offset``."""
+    def _start_anew(self, offset: int) -> None:
         _log.info("%s: dropped %d to %d, starts at %d", self.directory, self.start_offset, self.end_offset, offset)
         self._snapshots.remove_above(-1)
         self.producers.clear()
-        while self._segments:
+        while len(self._segments) > 1:
             self._drop_last_segment()
+        self._doom(self.active_segment.mark_deleted())
         self.epochs.clear()
-        self._add_segment(offset)
-        self.start_offset = self.end_offset = offset
-        self._after_truncation()
+        self._replace_last_segment(offset)
+        self._ends_at(offset, offset)
 
     def _drop_last_segment(self) -> None:
+        self._doom(self.active_segment.mark_deleted())
+        self._segments.pop()
         self._bases.pop()
-        self._doom(self._segments.pop().mark_deleted())
 
-    def _after_truncation(self) -> None:
+    def _replace_last_segment(self, base_offset: int) -> None:
+        self._segments[-1] = Segment.create(self._world, self.directory, base_offset, self.config)
+        self._bases[-1] = base_offset
+        self._names_unsynced = True
+
+    def _ends_at(self, end_offset: int, start_offset: int) -> None:
+        if self.recovery_point > end_offset:
+            before, self.recovery_point = self.recovery_point, end_offset
+            try:
+                self._on_truncate(self)
+            except OSError:
+                self.recovery_point = before
+                raise
+        self.end_offset, self.start_offset = end_offset, start_offset
         self.update_high_watermark(self.high_watermark)
-        if self.recovery_point > self.end_offset:
-            self.recovery_point = self.end_offset
-            self._on_truncate(self)
 
     # Retention and removal
 
@@ -436,8 +473,8 @@ class Log:
             bases = ", ".join(str(each) for each in self._bases[:count])
             _log.info("%s: segments %s deleted (%s)", self.directory, bases, ", ".join(reasons))
         for _ in range(count):
-            self._bases.pop(0)
-            self._doom(self._segments.pop(0).mark_deleted())
+            self._doom(self._segments[0].mark_deleted())
+            del self._segments[0], self._bases[0]
             if self._bases[0] > self.start_offset:
                 self.increment_start_offset(self._bases[0])
         if count:
@@ -480,6 +517,7 @@ class Log:
 
     def close_cleanly(self) -> None:
         """Complete and sync everything: the next opening may trust it."""
+        self._finish_cut()
         self.active_segment.become_inactive()
         self._snapshots.write(self.end_offset, self.producers.entries())
         self.flush()

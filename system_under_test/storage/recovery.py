@@ -31,7 +31,8 @@ truncate    Segments above are renamed to ``.deleted`` from the highest down, ea
             leader epoch had been written in their place, and the epochs, which are synced, would vouch for the wrong records.
             Then indexes, then epochs: both are put right on opening if the crash comes before. At last the recovery
             point, if it lay above, is lowered and checkpointed before the next append can happen; a crash before that
-            leaves it above the log's end, and opening lowers it in the same way.
+            leaves it above the log's end, and opening lowers it in the same way. A disk that fails in between: the steps are
+            repeated, by the next truncation or append, before anything else is done; the log's end moves last.
 delete      Retention removes from the lowest up, each rename synced before the next. ``.log`` is renamed first:
             indexes without a log are orphans and removed. The log then starts at its first segment, or at the
             checkpointed log start if that is higher.

@@ -247,10 +247,10 @@ class Segment:
         """
         position = self.locate(offset)
         self.file.truncate(position)
-        self.file.sync()
         self._preallocated = False
         self.size = position
         self._forget_derived()
+        self.file.sync()
         self.index.truncate_to_offset(offset)
         self.times.truncate_to_offset(offset)
         return self.open_trusting_index()
@@ -278,13 +278,16 @@ class Segment:
         self.times.close()
 
     def mark_deleted(self) -> list[str]:
-        """Rename the files, the log first: without it the rest is an orphan. Their new paths; the folder is synced."""
+        """Rename the files, the log first: without it the rest is an orphan. Their new paths; the folder is synced.
+
+        May be repeated after an error."""
         self.close()
         renamed = []
         for suffix in SUFFIXES:
             path = self.path(suffix)
             if self._files.exists(path):
                 self._files.replace(path, path + DELETED_SUFFIX)
+            if self._files.exists(path + DELETED_SUFFIX):
                 renamed.append(path + DELETED_SUFFIX)
         self._files.sync_folder(self._folder)
         return renamed
