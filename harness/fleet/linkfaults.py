@@ -7,6 +7,7 @@ its own at each host that it touches, so that undoing it is one request, and tak
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import struct
 import threading
@@ -194,8 +195,9 @@ def _try_queue(kind: str) -> str | None:
     try:
         _add_queue(DEVICE, kind, options)
     except NetlinkError as error:
+        # Whatever it is: hosts and cuts do without queues.
         if error.code != errno.ENOENT:
-            raise
+            return f"this kernel does not let hosts have {kind}: {os.strerror(error.code)}"
         return f"this kernel has no {kind} (module sch_{kind})"
     _delete_queue(DEVICE)
     return None

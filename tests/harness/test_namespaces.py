@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyroute2.netlink.exceptions import NetlinkError
 
-from harness.fleet import kernel, network, proc
+from harness.fleet import kernel, linkfaults, network, proc
 from harness.fleet.base import Command, FleetError, Link
 from harness.fleet.namespaces import NamespaceFleet
 from nemesis.fault import Aim, Kind
@@ -242,6 +243,15 @@ def test_close_leaves_nothing_and_can_be_repeated(tmp_path: Path) -> None:
     assert holders(network) == []
     assert len(os.listdir("/proc/self/fd")) < descriptors
     assert list((tmp_path / "registry").iterdir()) == []
+
+
+def test_a_kernel_without_queues_cuts_all_the_same(fleet: NamespaceFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_queue(*_: object) -> None:
+        raise NetlinkError(errno.EOPNOTSUPP, "refused")
+
+    monkeypatch.setattr(linkfaults, "_add_queue", add_queue)
+    assert fleet.links.unavailable("throttle") == "this kernel does not let hosts have tbf: Operation not supported"
+    assert fleet.links.unavailable("cut") is None
 
 
 @pytest.mark.parametrize("bridge", ["data", "manage"])
