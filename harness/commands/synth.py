@@ -163,7 +163,8 @@ def injections(text: str) -> dict[str, int]:
     for each in filter(None, (part.strip() for part in text.split(","))):
         name, colon, count = each.partition(":")
         if name not in ANOMALIES:
-            raise UsageError(f"--inject {each}: unknown anomaly {name!r}{nearest(name, ANOMALIES)}")
+            hint = nearest(name, ANOMALIES) or f"; known are {', '.join(ANOMALIES)}"
+            raise UsageError(f"--inject {each}: unknown anomaly {name!r}{hint}")
         if name in wanted:
             raise UsageError(f"--inject {text}: {name} is given twice")
         if colon and not (count.isdecimal() and int(count)):

@@ -52,8 +52,9 @@ def checked(inject: Mapping[str, int] | None, ops: int) -> dict[str, int]:
     wanted = dict(inject or {})
     for name, count in wanted.items():
         if name not in ENTAILS:
-            near = difflib.get_close_matches(name, ENTAILS, n=3, cutoff=0.4) or sorted(ENTAILS)
-            raise ValueError(f"no anomaly {name!r} can be injected; did you mean {', '.join(near)}?")
+            near = difflib.get_close_matches(name, ENTAILS, n=3, cutoff=0.4)
+            hint = f"did you mean {', '.join(near)}?" if near else f"what can: {', '.join(sorted(ENTAILS))}"
+            raise ValueError(f"{name} cannot be injected into a history of a log; {hint}")
         if count < 0:
             raise ValueError(f"{name}: cannot be injected {count} times")
     total, fit = sum(wanted.values()), ops // OPS_PER_CASE

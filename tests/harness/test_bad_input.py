@@ -122,7 +122,9 @@ def test_explain_of_a_damaged_history(here: Path, capsys: Output) -> None:
         (["--out", "out", "--inject", "lost-write:0"], "expected NAME:COUNT"),
         (["--out", "out", "--inject", "lost-write:"], "expected NAME:COUNT"),
         (["--out", "out", "--inject", "lost-write:999999999999999999999"], "too many for 1000 operations"),
-        (["--out", "out", "--inject", "unavailable-after-heal:1"], "can be injected"),
+        (["--out", "out", "--inject", "unavailable-after-heal:1"], "cannot be injected into a history of a log"),
+        (["--out", "out", "--inject", "G1c:1"], "what can: aborted-read, duplicate, early-read"),
+        (["--out", "out", "--inject", "wrong:1"], "unknown anomaly 'wrong'; known are lost-write, vanished-read"),
     ],
 )
 def test_synth_refuses_and_leaves_nothing(arguments: list[str], message: str, here: Path, capsys: Output) -> None:
