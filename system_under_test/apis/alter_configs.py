@@ -120,7 +120,7 @@ def broker_name(broker: BrokerContext, given: str) -> str:
     """Whose settings are meant: this broker's, or everybody's."""
     if given == "":
         return BROKER_DEFAULT
-    if not given.lstrip("-").isdigit():
+    if not (given.isascii() and given.removeprefix("-").isdigit()):
         raise ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {given}")
     if int(given) != broker.broker_id:
         raise ApiError(

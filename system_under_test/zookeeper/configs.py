@@ -61,6 +61,7 @@ class Configs:
         self._last_seen = -1
         self._reading: asyncio.Task[None] | None = None
         self._changed = False
+        self._one_reads = asyncio.Lock()
 
     def on_topic_config(self, listener: TopicConfigListener) -> None:
         """Told the topic and all of its overrides, after each change."""
@@ -121,16 +122,18 @@ class Configs:
             return after
 
     async def _read(self, entity_paths: list[str]) -> None:
-        zookeeper = self._coordination()
-        found = await asyncio.gather(*(read_config(zookeeper, path) for path in entity_paths))
-        for path, (overrides, _) in zip(entity_paths, found, strict=True):
-            if overrides == self._known.get(path, NONE):
-                continue
-            if overrides:
-                self._known[path] = overrides
-            else:
-                del self._known[path]
-            self._tell(path, overrides)
+        # One after the other: a reading that took long would put back what a later one has replaced.
+        async with self._one_reads:
+            zookeeper = self._coordination()
+            found = await asyncio.gather(*(read_config(zookeeper, path) for path in entity_paths))
+            for path, (overrides, _) in zip(entity_paths, found, strict=True):
+                if overrides == self._known.get(path, NONE):
+                    continue
+                if overrides:
+                    self._known[path] = overrides
+                else:
+                    del self._known[path]
+                self._tell(path, overrides)
 
     def _tell(self, entity_path: str, overrides: Mapping[str, str]) -> None:
         kind, _, name = entity_path.partition("/")

@@ -230,3 +230,14 @@ def test_dynamic_are_the_defaults_of_topics() -> None:
     """As in Kafka: of the settings that give a topic's default, the strongest, where the broker has it."""
     known = {each.name for each in SETTINGS}
     assert {each.synonyms[0][0] for each in TOPIC_CONFIGS if each.synonyms} & known == DYNAMIC
+
+
+@pytest.mark.parametrize("name", ["--2", "-", "\N{SUPERSCRIPT TWO}", "two", "2-"])
+def test_a_broker_is_named_by_an_integer(name: str) -> None:
+    """Whatever else it is named by, it answers, and the connection goes on."""
+
+    async def scenario(brokers: Brokers) -> None:
+        assert await change(brokers, name, ("log.segment.bytes", SET, "6000")) is ErrorCode.invalid_request
+        assert await change(brokers, "2", ("log.segment.bytes", SET, "6000")) is ErrorCode.none
+
+    play(scenario)

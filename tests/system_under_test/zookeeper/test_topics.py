@@ -176,3 +176,30 @@ def test_old_notifications_go() -> None:
         await configs.stop()
 
     play(scenario)
+
+
+def test_a_reading_that_took_long_does_not_bring_back_what_was_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request reads two configurations, and the answer of one was lost and asked for again."""
+    content = {"topics/a": {"retention.ms": "1"}, "topics/b": {}}
+
+    async def main() -> None:
+        configs, answered = Configs(lambda: None), asyncio.Event()  # type: ignore[arg-type,return-value]
+
+        async def read(_: object, path: str) -> tuple[dict[str, str], int]:
+            found = content[path]
+            if path == "topics/b":
+                await answered.wait()
+            return found, 0
+
+        monkeypatch.setattr("system_under_test.zookeeper.configs.read_config", read)
+        slow = asyncio.ensure_future(configs.refresh(["a", "b"]))
+        await asyncio.sleep(0.1)
+        content["topics/a"] = {"retention.ms": "2"}
+        told = asyncio.ensure_future(configs.refresh(["a"]))
+        await asyncio.sleep(0.1)
+        answered.set()
+        await asyncio.gather(slow, told)
+        assert configs.topic("a") == {"retention.ms": "2"}
+
+    with Simulation(1) as simulation:
+        simulation.run(main(), within_s=5)
