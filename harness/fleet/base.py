@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
+KILL_TIMEOUT_S = 30.0
+"""The kernel ends what it is told to end at once, unless a device does not answer."""
 
 
 class FleetError(Exception):
@@ -139,3 +141,14 @@ class Fleet(Protocol):
 
     def close(self) -> None:
         """End everything that was started, and leave nothing behind. Idempotent."""
+
+
+def end(fleet: Fleet, node: str, grace_s: float) -> None:
+    """How every fleet stops a node: politely, then by force."""
+    # TERM before CONT: a paused process then finds it waiting when it wakes up.
+    if fleet.signal(node, signal.SIGTERM):
+        fleet.signal(node, signal.SIGCONT)
+    if not fleet.wait(node, grace_s):
+        fleet.signal(node, signal.SIGKILL)
+        if not fleet.wait(node, KILL_TIMEOUT_S):
+            raise FleetError(f"{node} (process {fleet.pid(node)}) survived SIGKILL for {KILL_TIMEOUT_S:.0f} s")

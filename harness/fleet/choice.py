@@ -8,7 +8,7 @@ from harness.fleet import kernel
 from harness.fleet.base import Fleet, FleetError
 from harness.fleet.probe import REMEDY, probe
 
-AUTO, NAMESPACES, LOOPBACK = "auto", "namespaces", "loopback"
+NAMESPACES, LOOPBACK = "namespaces", "loopback"
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 from harness.fleet import proc
-from harness.fleet.base import Command, FleetError, Links, T
+from harness.fleet.base import Command, FleetError, Links, T, end
 from harness.fleet.ports import PortBook
 from harness.fleet.proc import ProcessId
 
-_KILL_TIMEOUT_S = 30.0
 _LOOK_S = 0.05
 
 
@@ -118,12 +117,7 @@ class DetachedFleet:
         return True
 
     def stop(self, node: str, grace_s: float = 10.0) -> None:
-        if self.signal(node, signal.SIGTERM):
-            self.signal(node, signal.SIGCONT)
-        if not self.wait(node, grace_s):
-            self.signal(node, signal.SIGKILL)
-            if not self.wait(node, _KILL_TIMEOUT_S):
-                raise FleetError(f"{node} (process {self.pid(node)}) survived SIGKILL for {_KILL_TIMEOUT_S:.0f} s")
+        end(self, node, grace_s)
         if self._processes.pop(node, None) is not None:
             self._write()
 

@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from harness.fleet import launcher, proc
-from harness.fleet.base import Command, FleetError, Links, T
+from harness.fleet.base import KILL_TIMEOUT_S, Command, FleetError, Links, T, end
 from harness.fleet.registry import Registry, default_folder
-
-_KILL_TIMEOUT_S = 30.0
 
 
 class LocalFleet(ABC):
@@ -112,13 +110,7 @@ class LocalFleet(ABC):
         return True
 
     def stop(self, node: str, grace_s: float = 10.0) -> None:
-        # TERM before CONT: a paused process then finds it waiting when it wakes up.
-        if self.signal(node, signal.SIGTERM):
-            self.signal(node, signal.SIGCONT)
-        if not self.wait(node, grace_s):
-            self.signal(node, signal.SIGKILL)
-            if not self.wait(node, _KILL_TIMEOUT_S):
-                raise FleetError(f"{node} (process {self.pid(node)}) survived SIGKILL for {_KILL_TIMEOUT_S:.0f} s")
+        end(self, node, grace_s)
 
     def close(self) -> None:
         with self._lock:
@@ -126,7 +118,7 @@ class LocalFleet(ABC):
             for node in self._processes:
                 self.signal(node, signal.SIGKILL)
             for node in self._processes:
-                self.wait(node, _KILL_TIMEOUT_S)
+                self.wait(node, KILL_TIMEOUT_S)
             self._spawner.shutdown()
             self._registry.close()
 
