@@ -55,6 +55,11 @@ def judge(
             f"{path_label}: nothing of {', '.join(sorted(only))} is looked for in a history of this kind ({meta.workload}); "
             f"there are {', '.join(LOOKED_FOR[meta.workload])}"
         )
+    if promises not in (None, PromiseOverride()) and meta.workload != Workload.LOG:
+        raise HistoryError(
+            f"{path_label}: a history of transactions, of which strict serializability is expected; what is promised of "
+            "sends says nothing of it: judge it without --promises"
+        )
     about = {"run_id": meta.run_id, "seed": meta.seed, "origin": meta.origin, "versions": meta.versions}
     try:
         judgement = _judge(spark, folder, meta, only, promises or PromiseOverride(), progress)

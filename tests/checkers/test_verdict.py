@@ -10,6 +10,7 @@ import pytest
 import checkers.judge
 from checkers.judge import _unscanned, _verdict, cause, judge, undecided
 from checkers.names import ANOMALIES, LOOKED_FOR
+from checkers.promises import PromiseOverride
 from checkers.result import Finding, Judgement, Verdict
 from histories.build import HistoryBuilder
 from histories.errors import HistoryError
@@ -178,6 +179,12 @@ def test_what_is_never_looked_for_is_not_valid(workload: Workload, only: set[str
         synthesize_transactions(tmp_path / "h", workload, 100)
     with pytest.raises(HistoryError, match=rf"h: nothing of {', '.join(sorted(only))} is looked for .* \({workload}\)"):
         judge(local_context(), tmp_path / "h", path_label="h", only=frozenset(only))
+
+
+def test_promises_of_a_log_are_not_ignored_for_transactions(tmp_path: Path) -> None:
+    synthesize_transactions(tmp_path / "h", Workload.APPEND, 100)
+    with pytest.raises(HistoryError, match=r"h: a history of transactions, .* judge it without --promises"):
+        judge(local_context(), tmp_path / "h", path_label="h", promises=PromiseOverride(safe=False))
 
 
 def test_each_anomaly_is_looked_for_in_some_history() -> None:
