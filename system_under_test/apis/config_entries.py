@@ -60,7 +60,7 @@ def topic_entries(
     config: BrokerConfig, overrides: Mapping[str, str], own: Mapping[str, str], everybodys: Mapping[str, str]
 ) -> list[Entry]:
     """Every setting of a topic with these overrides, on a broker with this configuration and these dynamic settings."""
-    effective = LogConfig.of(config.effective, overrides)
+    effective = LogConfig.of_stored(config.effective, overrides)
     layers = _layers(config, own, everybodys)
     return [_topic_entry(each, layers, overrides, getattr(effective, each.field)) for each in TOPIC_CONFIGS]
 

@@ -6,6 +6,7 @@ One table (:data:`TOPIC_CONFIGS`) defines every name, the broker settings that g
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from system_under_test.config import ConfigError
 
 __all__ = ["TOPIC_CONFIGS", "ConfigError", "LogConfig", "TopicConfig"]
+
+_log = logging.getLogger(__name__)
 
 LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1
@@ -251,6 +254,20 @@ class LogConfig:
                 raise ConfigError(_unknown(name))
         values = {each.field: _value(each, broker, overrides) for each in TOPIC_CONFIGS}
         return LogConfig(**values)
+
+    @staticmethod
+    def of_stored(broker: Mapping[str, str], overrides: Mapping[str, str]) -> LogConfig:
+        """Of overrides as they stand in ZooKeeper. What is not valid is left out, loudly: whoever wrote it did not ask a
+        broker, and no broker may stop for it."""
+        valid: dict[str, str] = {}
+        for name, text in overrides.items():
+            try:
+                LogConfig.of(broker, {name: text})
+            except ConfigError as problem:
+                _log.error("%s=%s is left out: %s", name, text, problem)
+            else:
+                valid[name] = text
+        return LogConfig.of(broker, valid)
 
 
 def _value(config: TopicConfig, broker: Mapping[str, str], overrides: Mapping[str, str]) -> Any:

@@ -140,7 +140,7 @@ class LogManager:
             self._open(
                 partition,
                 log_dir,
-                LogConfig.of(self._defaults, topic_configs.get(partition.topic, {})),
+                LogConfig.of_stored(self._defaults, topic_configs.get(partition.topic, {})),
                 was_clean=was_clean,
                 recovery_point=recovery_points.get(partition, 0),
                 start_offset=start_offsets.get(partition, 0),
@@ -217,7 +217,7 @@ class LogManager:
         log = self._logs.get(partition)
         if log is not None:
             return log
-        config = LogConfig.of(self._defaults, overrides)
+        config = LogConfig.of_stored(self._defaults, overrides)
         usable = [each for each in self.log_dirs if each not in self.offline_dirs]
         log_dir = min(usable, key=lambda each: sum(1 for _ in self._in_dir(each)))
         return self._open(partition, log_dir, config, was_clean=True)
@@ -248,7 +248,7 @@ class LogManager:
             self.update_config(topic, topic_config(topic))
 
     def update_config(self, topic: str, overrides: Mapping[str, str]) -> None:
-        config = LogConfig.of(self._defaults, overrides)
+        config = LogConfig.of_stored(self._defaults, overrides)
         for partition, log in self._logs.items():
             if partition.topic == topic:
                 log.update_config(config)

@@ -241,3 +241,27 @@ def test_a_broker_is_named_by_an_integer(name: str) -> None:
         assert await change(brokers, "2", ("log.segment.bytes", SET, "6000")) is ErrorCode.none
 
     play(scenario)
+
+
+def test_a_topics_setting_that_nobody_checked_is_left_out_and_keeps_nothing_from_being_changed() -> None:
+    """Written by a tool that knows other names, or none of the limits: brokers start with it, and go on with it."""
+
+    async def scenario(brokers: Brokers) -> None:
+        await brokers.create("t", 1, 3)
+        zookeeper = brokers.broker(1).sessions.current
+        written = {"remote.storage.enable": "true", "segment.bytes": "much", "retention.ms": "77"}
+        await zookeeper.set(config_path("topics/t"), encode_config(written))
+        await zookeeper.create(*config_change("topics/t"), sequential=True)
+        await reaches(brokers, {1: 77, 2: 77, 3: 77}, lambda config: config.retention_ms)
+        assert log_config(brokers, 1).segment_bytes == SEGMENT
+        assert await change(brokers, "", ("log.index.interval.bytes", SET, "333")) is ErrorCode.none
+        await reaches(brokers, {1: 333, 2: 333, 3: 333}, lambda config: config.index_interval_bytes)
+        entries = await described(brokers, "t", ResourceType.TOPIC)
+        assert (entries["retention.ms"].value, entries["segment.bytes"].value) == ("77", str(SEGMENT))
+        victim = brokers.other
+        await brokers.cluster.stop(victim)
+        brokers.cluster.start(victim)
+        await until(lambda: victim in in_sync(brokers), 30, "a broker that started with it")
+        assert log_config(brokers, victim).retention_ms == 77
+
+    play(scenario)
