@@ -38,8 +38,6 @@ class CachedPartition:
 
     def has_news(self, answer: PartitionData) -> bool:
         """Whether the client must hear of it; what it has heard is remembered."""
-        if answer is self.told:
-            return False
         news = (
             bool(answer.records)
             or answer.high_watermark != self.high_watermark
@@ -84,7 +82,8 @@ class FetchContext(NamedTuple):
         cached = self.cached
         for index, (asked, answer) in enumerate(zip(self.asked, answers, strict=True)):
             if cached is not None:
-                news = cached[index].has_news(answer)
+                known = cached[index]
+                news = answer is not known.told and known.has_news(answer)
                 if self.is_incremental:
                     if not news:
                         continue

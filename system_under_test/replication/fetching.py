@@ -186,9 +186,12 @@ class DelayedFetch(DelayedOperation):
         self._is_follower = params.is_follower
         self._missing_bytes = params.min_bytes - readable_bytes
         self._seen: dict[TopicPartition, tuple[Partition, Leadership, int]] = {}
+        is_follower = self._is_follower
         for partition in found:
-            leadership = partition.leading()
-            self._seen[partition.topic_partition] = (partition, leadership, self._counter(leadership))
+            leadership = partition.leadership
+            assert leadership is not None, f"{partition} was read, and does not lead"
+            count = leadership.appended_bytes if is_follower else leadership.committed_bytes
+            self._seen[partition.topic_partition] = (partition, leadership, count)
         self._read = read_again
         self._answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
 
@@ -200,14 +203,11 @@ class DelayedFetch(DelayedOperation):
     def keys(self) -> tuple[TopicPartition, ...]:
         return tuple(self._seen)
 
-    def _counter(self, leadership: Leadership) -> int:
-        return leadership.appended_bytes if self._is_follower else leadership.committed_bytes
-
     def try_complete(self, key: TopicPartition) -> bool:
         partition, leadership, before = self._seen[key]
         if partition.leadership is not leadership:
             return True  # another epoch, or no leader any more: the answer says so
-        count = self._counter(leadership)
+        count = leadership.appended_bytes if self._is_follower else leadership.committed_bytes
         if count > before:
             self._missing_bytes -= count - before
             self._seen[key] = (partition, leadership, count)

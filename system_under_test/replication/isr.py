@@ -44,10 +44,13 @@ class RemoteReplica:
         self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now: float, broker_epoch: int
     ) -> None:
         """The follower asked for ``fetch_offset``: it has everything before it."""
+        caught_up = self.last_caught_up_time
         if fetch_offset >= leader_end_offset:
-            self.last_caught_up_time = max(self.last_caught_up_time, now)
+            caught_up = now
         elif fetch_offset >= self.last_fetch_leader_end_offset:
-            self.last_caught_up_time = max(self.last_caught_up_time, self.last_fetch_time)
+            caught_up = self.last_fetch_time
+        if caught_up > self.last_caught_up_time:
+            self.last_caught_up_time = caught_up
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.last_fetch_leader_end_offset = leader_end_offset
