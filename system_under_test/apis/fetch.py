@@ -44,14 +44,15 @@ async def handle(broker: BrokerContext, request: Request) -> Reply:
     context = _context(broker, request, params)
     if context.error is not ErrorCode.none:
         return encode_fetch_response(request.version, context.respond([]))
-    answers = replicas.fetch_messages(params, context.asked)
     if broker.failpoints.on:
+        answers = replicas.fetch_messages(params, context.asked)
         return asyncio.ensure_future(_answer_at_failpoint(broker, request, params, context, answers))
-    if isinstance(answers, list):
+
+    def respond(answers: list[PartitionData]) -> RawResponse:
         return _response(replicas, request.version, context, answers)
-    reply: asyncio.Future[RawResponse] = answers.get_loop().create_future()
-    answers.add_done_callback(lambda done: _pass_on(replicas, request.version, context, done, reply))
-    return reply
+
+    found = replicas.fetch_messages(params, context.asked, respond)
+    return respond(found) if isinstance(found, list) else found
 
 
 def refused(request: Request, code: ErrorCode, message: str | None) -> RawResponse:
@@ -118,17 +119,6 @@ def _asked(replicas: ReplicaManager, request: Request, params: FetchParams) -> l
                 )
             )
     return asked
-
-
-def _pass_on(
-    replicas: ReplicaManager,
-    version: int,
-    context: FetchContext,
-    done: asyncio.Future[list[PartitionData]],
-    reply: asyncio.Future[RawResponse],
-) -> None:
-    if not reply.done():  # the client may be gone
-        reply.set_result(_response(replicas, version, context, done.result()))
 
 
 async def _answer_at_failpoint(

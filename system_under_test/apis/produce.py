@@ -46,18 +46,20 @@ async def handle(broker: BrokerContext, request: Request) -> Reply:
         return refused(request, ErrorCode.invalid_required_acks, None)
     if broker.failpoints.on:
         await _reach(broker, "produce.before_append", batches)
-    results = broker.replicas.append_records(batches, acks, body.timeout.total_seconds())
-    if acks == 0:
-        assert isinstance(results, list)
-        _close_on_error(batches, results)
-        return None
-    if broker.failpoints.on:
+    timeout_s = body.timeout.total_seconds()
+    if broker.failpoints.on and acks != 0:
+        results = broker.replicas.append_records(batches, acks, timeout_s)
         return asyncio.ensure_future(_answer_at_failpoint(broker, request, batches, results))
-    if isinstance(results, list):
+
+    def respond(results: list[PartitionResult]) -> RawResponse:
         return _response(broker, request, results)
-    answer: asyncio.Future[RawResponse] = results.get_loop().create_future()
-    results.add_done_callback(lambda done: _pass_on(broker, request, done, answer))
-    return answer
+
+    found = broker.replicas.append_records(batches, acks, timeout_s, respond)
+    if acks == 0:
+        assert isinstance(found, list)
+        _close_on_error(batches, found)
+        return None
+    return respond(found) if isinstance(found, list) else found
 
 
 def refused(request: Request, code: ErrorCode, message: str | None) -> RawResponse:
@@ -66,16 +68,6 @@ def refused(request: Request, code: ErrorCode, message: str | None) -> RawRespon
         for topic in request.body.topic_data
     ]
     return encode_produce_response(request.version, ProduceResponseData(topics))
-
-
-def _pass_on(
-    broker: BrokerContext,
-    request: Request,
-    done: asyncio.Future[list[PartitionResult]],
-    answer: asyncio.Future[RawResponse],
-) -> None:
-    if not answer.done():  # the client may be gone
-        answer.set_result(_response(broker, request, done.result()))
 
 
 async def _answer_at_failpoint(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.produce_response import PartitionResult
@@ -21,16 +23,23 @@ Results = list[PartitionResult]
 class DelayedProduce(DelayedOperation):
     """Waits until each partition's high watermark has passed what was appended, or its leader has lost its role."""
 
-    __slots__ = ("_answer", "_open", "_results")
+    __slots__ = ("_answer", "_open", "_results", "_then")
 
-    def __init__(self, results: Results, waiting: dict[TopicPartition, tuple[int, Partition, int]]) -> None:
-        """``waiting``: by partition, its place in ``results``, itself, and the offset that must be committed."""
+    def __init__(
+        self,
+        results: Results,
+        waiting: dict[TopicPartition, tuple[int, Partition, int]],
+        then: Callable[[Results], Any] | None = None,
+    ) -> None:
+        """``waiting``: by partition, its place in ``results``, itself, and the offset that must be committed. ``then`` makes
+        of the results what the request is answered with."""
+        self._then = then
         self._results = results
         self._open = waiting
-        self._answer: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
-    def answer(self) -> asyncio.Future[Results]:
+    def answer(self) -> asyncio.Future[Any]:
         return self._answer
 
     @property
@@ -54,7 +63,7 @@ class DelayedProduce(DelayedOperation):
 
     def on_complete(self) -> None:
         if not self._answer.done():
-            self._answer.set_result(self._results)
+            self._answer.set_result(self._results if self._then is None else self._then(self._results))
 
     def on_expire(self) -> None:
         for index, _, _ in self._open.values():

@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.protocol.fetch_response import EpochEndOffset, LeaderIdAndEpoch, PartitionData
@@ -181,8 +181,9 @@ class DelayedFetch(DelayedOperation):
         params: FetchParams,
         found: list[Partition],
         readable_bytes: int,
-        read_again: Callable[[], Answers],
+        read_again: Callable[[], Any],
     ) -> None:
+        """``read_again`` makes what the waiting request is answered with."""
         self._is_follower = params.is_follower
         self._missing_bytes = params.min_bytes - readable_bytes
         self._seen: dict[TopicPartition, tuple[Partition, Leadership, int]] = {}
@@ -193,10 +194,10 @@ class DelayedFetch(DelayedOperation):
             count = leadership.appended_bytes if is_follower else leadership.committed_bytes
             self._seen[partition.topic_partition] = (partition, leadership, count)
         self._read = read_again
-        self._answer: asyncio.Future[Answers] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     @property
-    def answer(self) -> asyncio.Future[Answers]:
+    def answer(self) -> asyncio.Future[Any]:
         return self._answer
 
     @property

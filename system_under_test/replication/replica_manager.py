@@ -15,6 +15,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from system_under_test.bugs import Bug, Bugs
 from system_under_test.config import BrokerConfig
@@ -131,9 +132,14 @@ class ReplicaManager:
     # -- produce -----------------------------------------------------------------------------------------------------
 
     def append_records(
-        self, batches: Sequence[tuple[TopicPartition, Buffer | None]], required_acks: int, timeout_s: float
-    ) -> list[PartitionResult] | asyncio.Future[list[PartitionResult]]:
-        """Append to leaders. The results at once, or when acks=all is satisfied or has timed out."""
+        self,
+        batches: Sequence[tuple[TopicPartition, Buffer | None]],
+        required_acks: int,
+        timeout_s: float,
+        then: Callable[[list[PartitionResult]], Any] | None = None,
+    ) -> list[PartitionResult] | asyncio.Future[Any]:
+        """Append to leaders. The results at once; or, when acks=all is satisfied or has timed out, what ``then`` makes of
+        them: in the same step, for each turn of the loop makes the client wait longer."""
         now = self._clock.monotonic()
         results: list[PartitionResult] = []
         waiting: dict[TopicPartition, tuple[int, Partition, int]] = {}
@@ -152,9 +158,9 @@ class ReplicaManager:
             results.append(appending.appended(key.partition, info))
         # The switch: acks=all is answered as soon as the leader has it.
         must_wait = required_acks == -1 and Bug.ACK_ON_APPEND not in self._bugs
-        answer: asyncio.Future[list[PartitionResult]] | None = None
+        answer: asyncio.Future[Any] | None = None
         if must_wait and waiting:
-            operation = DelayedProduce(results, waiting)
+            operation = DelayedProduce(results, waiting, then)
             for key in operation.keys:
                 operation.try_complete(key)
             if operation.is_done:
@@ -171,14 +177,23 @@ class ReplicaManager:
     # -- fetch -------------------------------------------------------------------------------------------------------
 
     def fetch_messages(
-        self, params: FetchParams, asked: Sequence[FetchPartition]
-    ) -> list[PartitionData] | asyncio.Future[list[PartitionData]]:
-        """Read, and count followers' fetches. The answers, in order, at once or when ``min_bytes`` have come."""
+        self,
+        params: FetchParams,
+        asked: Sequence[FetchPartition],
+        then: Callable[[list[PartitionData]], Any] | None = None,
+    ) -> list[PartitionData] | asyncio.Future[Any]:
+        """Read, and count followers' fetches. The answers, in order, at once; or, when ``min_bytes`` have come or the time is
+        up, what ``then`` makes of them."""
         answers, found, is_urgent = self._read(params, asked, is_first=True)
         readable = sum(len(each.records) for each in answers if each.records)
         if is_urgent or not found or params.max_wait_s <= 0 or readable >= params.min_bytes:
             return answers
-        operation = DelayedFetch(params, found, readable, lambda: self._read(params, asked, is_first=False)[0])
+
+        def read_again() -> Any:
+            again = self._read(params, asked, is_first=False)[0]
+            return again if then is None else then(again)
+
+        operation = DelayedFetch(params, found, readable, read_again)
         purgatory = self.follower_fetches if params.is_follower else self.consumer_fetches
         purgatory.watch(operation, operation.keys, params.max_wait_s)
         return operation.answer
