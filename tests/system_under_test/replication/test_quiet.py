@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from system_under_test.protocol.batch import encode
 from system_under_test.protocol.errors import ErrorCode
 from system_under_test.protocol.fetch_response import PartitionData
 from system_under_test.replication.fetching import NO_TOPIC_ID, FetchParams, FetchPartition
@@ -140,3 +141,35 @@ def test_a_follower_outside_of_the_isr_that_only_fetches_again_may_still_join() 
         assert bench[1].partition.leading().isr.proposed == (1, 3, 2)
 
     alone(main, 7)
+
+
+def test_an_awaited_answer_is_made_in_the_step_that_completes_it_and_not_for_who_has_gone() -> None:
+    async def main(bench: Bench, _: Fetch) -> None:
+        made: list[str] = []
+
+        def then(name: str) -> Callable[[Any], str]:
+            def make(_: Any) -> str:
+                made.append(name)
+                return name
+
+            return make
+
+        async def steps() -> None:
+            replicas = bench[1].replicas
+            batch = encode([(None, b"a")], timestamp_ms=1)
+            write = replicas.append_records([(KEY, batch)], -1, 60, then("write"))
+            waiting = FOLLOWER._replace(max_wait_s=60)
+            gone, stays = (replicas.fetch_messages(waiting, [at(1)], then(each)) for each in ("gone", "stays"))
+            assert isinstance(write, asyncio.Future)
+            assert isinstance(gone, asyncio.Future)
+            assert isinstance(stays, asyncio.Future)
+            gone.cancel()
+            replicas.append_records([(KEY, batch)], 1, 60)
+            assert made == ["stays"]
+            replicas.fetch_messages(FOLLOWER._replace(replica_id=3), [at(1)])
+            assert made == ["stays", "write"]
+            assert (stays.result(), write.result()) == ("stays", "write")
+
+        await bench.on(1, steps())
+
+    alone(main, 8)
