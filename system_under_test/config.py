@@ -47,6 +47,19 @@ class Setting:
     least: int | None = None
 
 
+INT_MAX = 2**31 - 1
+_ON_THE_WIRE = frozenset(
+    {
+        "replica.fetch.wait.max.ms",
+        "replica.fetch.min.bytes",
+        "replica.fetch.max.bytes",
+        "replica.fetch.response.max.bytes",
+        "broker.id",
+        "zookeeper.session.timeout.ms",
+    }
+)
+"""Sent to others as 32 bits, and so read in Kafka: a larger number is refused here, not by the first request."""
+
 _I = int
 SETTINGS: tuple[Setting, ...] = (
     Setting("broker.id", _I, "-1", "this broker's number; -1: one is generated and kept in meta.properties", -1),
@@ -239,6 +252,8 @@ def _read(setting: Setting, text: str | None) -> Any:
         raise ConfigError(f"{setting.name}={text}: {error}") from None
     if setting.least is not None and value is not None and value < setting.least:
         raise ConfigError(f"{setting.name}={text}: must be at least {setting.least}")
+    if setting.name in _ON_THE_WIRE and value > INT_MAX:
+        raise ConfigError(f"{setting.name}={text}: must be at most {INT_MAX}")
     return value
 
 

@@ -42,6 +42,16 @@ def test_wrong_settings_say_what_to_change(given: dict[str, str], says: str) -> 
         BrokerConfig(given)
 
 
+@pytest.mark.parametrize(
+    "name", ["replica.fetch.max.bytes", "replica.fetch.wait.max.ms", "zookeeper.session.timeout.ms"]
+)
+def test_what_is_sent_as_32_bits_fits_into_them(name: str) -> None:
+    """A fetcher ended with its first request, and nothing was replicated."""
+    BrokerConfig({name: str(2**31 - 1)})
+    with pytest.raises(ConfigError, match=f"{name}=2147483648: must be at most 2147483647"):
+        BrokerConfig({name: str(2**31)})
+
+
 def test_a_file_with_a_wrong_line_is_named_with_its_line() -> None:
     assert parse_properties("# comment\n\nbroker.id = 3\n", "f") == {"broker.id": "3"}
     with pytest.raises(ConfigError, match=r"server.properties:2: unknown setting 'brokerid'; did you mean 'broker.id'"):
