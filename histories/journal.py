@@ -222,7 +222,8 @@ class JournalWriter:
     def replica(self, log: ReplicaLog) -> None:
         with self._lock:
             for start in range(0, max(1, len(log.offset)), _REPLICA_BATCHES):
-                self._write(_replica_frame(log.cut(start, start + _REPLICA_BATCHES)))
+                end = min(start + _REPLICA_BATCHES, len(log.offset))
+                self._write(_replica_frame(log.cut(start, end), len(log.offset) - end))
 
     def close(self) -> None:
         with self._lock:
@@ -352,9 +353,9 @@ def _json_frame(frame: Frame, document: Mapping[str, Any]) -> bytes:
     return _frame(layout.JSON.pack(frame, 0, 0) + text + b" " * (-len(text) % layout.ALIGNMENT))
 
 
-def _replica_frame(log: ReplicaLog) -> bytes:
+def _replica_frame(log: ReplicaLog, to_come: int) -> bytes:
     body = layout.REPLICA.pack(
-        Frame.REPLICA, 0, 0, log.broker, log.key, log.log_start, log.high_watermark, len(log.offset), 0
+        Frame.REPLICA, 0, 0, log.broker, log.key, log.log_start, log.high_watermark, len(log.offset), to_come
     )
     columns = [getattr(log, name).astype(kind).tobytes() for name, kind in layout.REPLICA_COLUMNS]
     return _frame(body + b"".join(columns))

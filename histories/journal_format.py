@@ -53,7 +53,7 @@ class Frame(IntEnum):
     EVENT = 6
     COVERAGE = 7
     REPLICA = 8
-    """Batches of one replica's log; a long log takes several."""
+    """Batches of one replica's log, and how many are to come: a long log takes several frames, one after the other."""
 
 
 # Codes are places in these tuples; a new member goes to the end of its enum, or VERSION must change.

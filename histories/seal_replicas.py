@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,20 @@ from histories.seal_rows import Journals
 
 def replica_tables(journals: Journals) -> Iterator[pa.Table]:
     for file, index in zip(journals.files, journals.indexes, strict=True):
-        for at, length in index.replicas:
+        for at, length in _whole(file, index.replicas):
             yield _table(os.pread(file, length, at))
+
+
+def _whole(file: int, frames: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The frames of logs whose last one is there. Half a log, of a recorder that was killed in the middle of it, would look
+    like one that has lost the rest."""
+    begun: list[tuple[int, int]] = []
+    for at, length in frames:
+        begun.append((at, length))
+        *_, to_come = layout.REPLICA.unpack(os.pread(file, layout.REPLICA.size, at + layout.BODY_AT))
+        if not to_come:
+            yield from begun
+            begun = []
 
 
 def _table(frame: bytes) -> pa.Table:

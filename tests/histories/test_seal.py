@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +342,22 @@ def test_replicas_logs_come_batch_by_batch(tmp_path: Path, monkeypatch: pytest.M
     assert {(row["broker"], row["key"], row["log_start"], row["high_watermark"]) for row in stored} == {(2, 1, 3, 9)}
     for name in ("offset", "last_offset", "digest", "leader_epoch"):
         assert [row[name] for row in stored] == [*getattr(whole, name).tolist(), None]
+
+
+def test_half_a_replicas_log_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recorder that was killed in the middle of it: what is missing would look like what the replica lost."""
+    monkeypatch.setattr(journals, "_REPLICA_BATCHES", 2)
+    count = 5
+    offsets = np.arange(count)
+    log = ReplicaLog(1, 0, 0, count, offsets, offsets, offsets, np.zeros(count, dtype=np.int32))
+    with journal_in(tmp_path) as journal:
+        journal.replica(log)
+        journal.replica(replace(log, broker=2))
+    (file,) = (tmp_path / "journal").iterdir()
+    file.write_bytes(file.read_bytes()[:-3])
+    meta = seal(tmp_path / "journal", tmp_path / "history", META)
+    assert [row["broker"] for row in rows(tmp_path / "history", "replicas")] == [1] * count
+    assert meta.counts["replicas"] == count
 
 
 def test_events_and_scans_are_merged_and_sorted(tmp_path: Path) -> None:
