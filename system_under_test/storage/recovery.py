@@ -59,6 +59,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from system_under_test.protocol.batch import CorruptBatch
 from system_under_test.storage.checkpoints import LEADER_EPOCHS, CheckpointError, read_epochs, write_epochs
 from system_under_test.storage.config import LogConfig
 from system_under_test.storage.epochs import EpochEntry, LeaderEpochCache
@@ -193,7 +194,7 @@ def load_producers(
         if known_to < (segments[number + 1].base_offset if number + 1 < len(segments) else end_offset):
             try:
                 producers.update_all(header for _, header in segment.headers(known_to))
-            except BadBatch as problem:
+            except (BadBatch, CorruptBatch) as problem:
                 _log.warning("%s: producers stay unknown: %s", segment.path(LOG_SUFFIX), problem)
 
 

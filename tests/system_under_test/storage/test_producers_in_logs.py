@@ -14,6 +14,7 @@ from system_under_test.simulation.loop import Killed
 from system_under_test.simulation.world import Host, SimulatedWorld
 from system_under_test.storage.log import Log
 from system_under_test.storage.log_manager import LogManager
+from system_under_test.storage.segment import Segment
 from tests.system_under_test.storage.support import FOLDER, PARTITION, SMALL, open_log, simulated_host
 
 Known = dict[int, tuple[int, list[tuple[int, int]]]]
@@ -58,6 +59,12 @@ def said_by(log: Log) -> Known:
         batches = [*batches, (header.base_sequence, header.base_offset)][-5:]
         found[header.producer_id] = header.producer_epoch, batches
     return found
+
+
+def said_in(segment: Segment, producer: int) -> tuple[int, int]:
+    """First sequence and first offset of the producer's last batch in it."""
+    of_it = [header for _, header in segment.headers() if header.producer_id == producer]
+    return of_it[-1].base_sequence, of_it[-1].base_offset
 
 
 def known_by(log: Log) -> Known:
@@ -349,3 +356,27 @@ def test_a_batch_whose_sync_failed_lies_in_the_log_and_is_known(
     assert log.end_offset == 2
     agree(log)
     assert send(log, 1, 1) == (1, True)
+
+
+def test_damage_behind_a_snapshot_in_mid_segment_does_not_stop_the_start(host: Host) -> None:
+    """Nothing is known then of who wrote there; what lies in other segments is."""
+    world = host.boot()
+    log = open_log(world)
+    send_many(log, 1)
+    log.close_cleanly()
+    (kept,) = snapshots(world)
+    world = host.boot_again()
+    log = open_log(world)
+    send_many(log, 12, first=1)
+    assert len(log.segments) > 2
+    log.close_cleanly()
+    for each in snapshots(world):
+        if each > kept:
+            world.files.open(f"{FOLDER}/{each:020d}.snapshot").write_at(12, b"damage")
+    first = log.segments[0]
+    position = first.locate(kept)
+    first.file.write_at(position + 8, b"\x7f\xff\xff\xff")
+    first.file.close()
+    again = open_log(host.boot_again())
+    assert again.end_offset == log.end_offset
+    assert known_by(again)[1][1][-1] == said_in(again.segments[-1], 1)
