@@ -131,6 +131,8 @@ S0, S1, S2, TXN_SEND, TXN_POLL, TXN_POLL_2, P0, P1, P2, SEEK, INFO = range(11)
         (set_step(S1, mop=0), {"#twice": 1}),
         (set_step(P1, pos=0), {"#twice": 1}),
         (set_step(P1, pos=9), {"#twice": 1}),
+        (both(set_step(P1, pos=2), set_step(P2, pos=1)), {"#twice": 1}),
+        (both(set_step(S1, mop=2), set_step(S2, mop=1)), {"#twice": 1}),
         (set_step(P1, mop=1, pos=0), {"#twice": 1}),
         (set_step(TXN_POLL, pos=9, mop=0), {}),
         (lambda _, mops: mops.insert(P1, dict(mops[P0])), {"#twice": 1}),

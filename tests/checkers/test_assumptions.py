@@ -38,6 +38,7 @@ FINE = ((0, 1, 10, 20), (2, 1, 20, 30), (1, 2, 15, 60))
 
 def test_nothing_is_counted_of_nothing() -> None:
     assert counted() == Operations()
+    assert (Operations().last_ns, Operations().backwards, Operations().total) == (0, 0, 0)
     assert Operations().dense
     assert overlaps() == 0
 
