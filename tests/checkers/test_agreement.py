@@ -165,9 +165,10 @@ def test_steps_of_no_operation(tmp_path: Path, left: tuple[int, ...], rows_per_g
         assert set(found) == {"#lonely"}
 
 
+@pytest.mark.parametrize("order", [(3, 0, 4, 2, 1), (0, 4, 2, 1, 3)])
 @pytest.mark.parametrize("rows_per_group", [1, 2, 3, 100])
-def test_operations_may_stand_in_any_order(tmp_path: Path, rows_per_group: int) -> None:
-    shuffled = operations(3, 0, 4, 2, 1)
+def test_operations_may_stand_in_any_order(tmp_path: Path, rows_per_group: int, order: tuple[int, ...]) -> None:
+    shuffled = operations(*order)
     assert counted(written(tmp_path / "h", healthy(), shuffled, rows_per_group))[0] == {}
     found, _ = counted(written(tmp_path / "g", healthy(), both(set_operation(4, worker=7), shuffled), rows_per_group))
     assert found == {"#other:worker": 1}

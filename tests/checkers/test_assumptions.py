@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from checkers.assumptions import Operations, broken_assumptions, overlapping, resent
+from checkers.agreement import BACKWARDS
+from checkers.assumptions import Operations, broken_assumptions, doubts_of, overlapping, resent
 from checkers.found import Result
 from checkers.load import NONE
 from histories.schema import OPS
@@ -155,3 +156,50 @@ def test_columns_go_on_by_process() -> None:
     assert {name: column.tolist() for name, column in columns.items()} == {
         "op": [0], "process": [3], "invoke_ns": [10], "complete_ns": [NONE],
     }  # fmt: skip
+
+
+def test_row_groups_that_overlap_count_as_steps_out_of_order() -> None:
+    edges = [(0, (0, 0, 0), (5, 0, 0)), (1, (5, 0, 0), (9, 0, 0))]
+    assert broken_assumptions(counted(*FINE), Result(tallies={"#twice": 1}, edges=edges)) == [
+        "ops and mops contradict each other: 2 steps are not in the order of op, mop and pos, or there twice"
+    ]
+
+
+def test_steps_whose_times_do_not_fit_are_told_where_no_operation_s_are_wrong() -> None:
+    found = Result(tallies={BACKWARDS: 3})
+    assert broken_assumptions(counted(*FINE), found) == ["3 steps complete before they were invoked"]
+    assert broken_assumptions(counted((0, 1, 10, 9)), found) == ["1 operations complete before they were invoked"]
+
+
+def test_what_holds_is_in_no_doubt() -> None:
+    assert not doubts_of(counted(*FINE), Result())
+
+
+@pytest.mark.parametrize(
+    ("operations", "found", "everything", "times"),
+    [
+        (counted((1, 1, 10, 20)), Result(), True, False),
+        (counted(*FINE), Result(tallies={"#lonely": 1}), True, False),
+        (counted((0, 1, 10, 9)), Result(), False, True),
+        (counted(*FINE), Result(tallies={BACKWARDS: 1}), False, True),
+        (counted(*FINE), Result(tallies={"#value-sent-twice": 1, "#overlapping": 1}), False, False),
+    ],
+)
+def test_what_is_in_doubt(operations: Operations, found: Result, everything: bool, times: bool) -> None:
+    doubts = doubts_of(operations, found)
+    assert (doubts.everything, doubts.times) == (everything, times)
+
+
+def test_values_and_processes_of_all_partitions_are_in_doubt() -> None:
+    doubts = doubts_of(
+        counted(*FINE),
+        Result(resent_values=[np.array([5, 7]), np.array([2])], overlapping=[np.array([9]), np.array([1, 9])]),
+    )
+    assert (doubts.values.tolist(), doubts.processes.tolist()) == ([2, 5, 7], [1, 9])
+
+
+def test_who_overlaps_is_named() -> None:
+    columns = Operations.of(table((0, 3, 10, 21), (1, 3, 20, 30), (2, 1, 5, 9), (3, 2, 5, None), (4, 2, 6, 7)))[1]
+    found = overlapping(columns)
+    assert (found.tallies, [each.tolist() for each in found.overlapping]) == ({"#overlapping": 2}, [[2, 3]])
+    assert overlapping(Operations.of(table(*FINE))[1]).overlapping == []

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkers.judge import judge
-from checkers.replica_logs import Log, first_difference
+from checkers.replica_logs import Log, batches_around, first_difference, replica_logs
 from checkers.replicas import diverged
 from checkers.result import Verdict
 from histories.build import HistoryBuilder
@@ -200,6 +200,39 @@ def test_the_judgement_names_brokers_and_offset(tmp_path: Path) -> None:
         (1, "0000000000000016"),
         (2, "ffffffffffffffff"),
     ]
+
+
+def test_logs_by_key_and_broker_batches_by_offset(tmp_path: Path) -> None:
+    b = HistoryBuilder()
+    b.replica(2, 1, [B, A], high_watermark=7)
+    b.replica(1, 1, [C], log_start=3)
+    b.replica(2, 0, [], log_start=4)
+    b.replica(1, 0, [C, A, B], high_watermark=5)
+    b.write(tmp_path / "h")
+    found = replica_logs(tmp_path / "h")
+    assert [(each.key, each.broker, each.log_start, each.high_watermark) for each in found] == [
+        (0, 1, 0, 5), (0, 2, 4, 4), (1, 1, 3, 6), (1, 2, 0, 7),
+    ]  # fmt: skip
+    batches = [list(zip(*(column.tolist() for column in each.columns.values()), strict=True)) for each in found]
+    assert batches == [[A, B, C], [], [C], [A, B]]
+
+
+def test_evidence_is_the_batch_that_each_of_the_brokers_has_there(tmp_path: Path) -> None:
+    b = HistoryBuilder()
+    for key, broker, batches in ((0, 1, [A, B, C]), (0, 2, [A, B]), (0, 3, [A]), (0, 4, []), (1, 1, [A, B])):
+        b.replica(broker, key, batches)
+    b.write(tmp_path / "h")
+
+    def there(*brokers: int, offset: int) -> list[tuple[int, str | None]]:
+        rows = batches_around(tmp_path / "h", 0, brokers, offset)
+        assert all(row["table"] == "replicas" and row["key"] == 0 for row in rows)
+        return [(row["broker"], row.get("digest")) for row in rows]
+
+    assert there(1, 3, offset=2) == [(1, "0000000000000016")]
+    assert there(1, 2, offset=1) == [(1, "000000000000000b"), (2, "000000000000000b")]
+    assert there(1, offset=4) == there(1, offset=3) == there(1, offset=5) == [(1, "0000000000000021")]
+    assert there(2, 4, offset=2) == [(2, "0000000000000016"), (4, None)], "an empty log has no batch to show"
+    assert there(4, offset=2) == [(4, None)]
 
 
 def reference(one: tuple[list[Batch], int, int], other: tuple[list[Batch], int, int]) -> int | None:
