@@ -69,13 +69,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--write", action="store_true", help="put the figures into docs/mutants.md")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
-    evidence = Evidence([], [])
-    if not set(options.modules) <= set(OUTSIDE):
-        evidence = Evidence.gather(options.folder, options.cases)
     explained = frozenset(name for reason in explanations() for name in reason.mutants)
     known = Known(options.folder / "noticed.jsonl", _digest(options.cases), options.again, explained)
     deadline = time.monotonic() + options.seconds
     report = Report()
+    evidence = Evidence([], [])
     for name in options.modules:
         source = (ROOT / "checkers" / f"{name}.py").read_text()
         mutants = mutants_of(f"checkers.{name}", source)
@@ -84,6 +82,8 @@ def main(arguments: list[str]) -> int:
         for mutant in mutants:
             remember(mutant.module, known.hint(mutant))
         missing = known.missing(mutants, source, options.quick)
+        if missing and name not in OUTSIDE and not evidence.random:
+            evidence = Evidence.gather(options.folder, options.cases)
         trials = [
             partial(noticed_by, each, evidence, known.hint(each), not options.quick and each.name not in explained)
             for each in missing
