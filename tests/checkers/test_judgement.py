@@ -18,6 +18,7 @@ from checkers.promises import PromiseOverride
 from checkers.result import Example, Finding, Judgement, Verdict
 from histories.build import HistoryBuilder
 from histories.meta import Exercise
+from histories.schema import Workload
 from tests.checkers.local import local_context
 
 Batch = tuple[int, int, int, int]
@@ -149,6 +150,23 @@ def test_that_replicas_were_not_seen_is_said_to_who_asks(
     b.promise(exercise=Exercise(subject=("replica-divergence",)))
     subject = judged(tmp_path / "subject", b, only=only)
     assert any("it is this plan's subject" in each for each in subject.reasons) is bool(said)
+
+
+def test_a_key_that_is_not_served(tmp_path: Path) -> None:
+    b = healthy()
+    b.scan(1, [], complete=False, reason="cluster")
+    found = judged(tmp_path / "h", b)
+    assert (found.verdict, shown(found)) == (Verdict.INVALID, [("unavailable-after-heal", 1, 1)])
+    void = judged(tmp_path / "void", b, promises=PromiseOverride(void=True))
+    assert (void.verdict, shown(void)) == (Verdict.VALID, [("unavailable-after-heal", 1, 0)])
+
+
+def test_transactions_are_judged_by_their_own_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = Judgement("", Verdict.NOT_EXERCISED, (), ("theirs",), {})
+    monkeypatch.setattr("checkers.cycles.verdict.judge_transactions", lambda *_: theirs)
+    meta = replace(healthy().write(tmp_path / "h"), workload=Workload.APPEND)
+    assert judge(local_context(), tmp_path / "h", path_label="h", meta=meta).reasons == ("theirs",)
+    assert judge(local_context(), tmp_path / "h", path_label="h").verdict is Verdict.VALID
 
 
 def test_a_run_that_did_too_little(tmp_path: Path) -> None:

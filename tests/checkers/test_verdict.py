@@ -64,6 +64,7 @@ def test_half_a_recording_is_neither_valid_nor_short_of_what_was_expected() -> N
             judged = undecided(each, meta)
             assert judged.verdict is Verdict.UNKNOWN
             assert judged.reasons[0].startswith(why)
+            assert judged.reasons[1:] == each.reasons
     guilty = report_sample.invalid()
     assert any(each.fatal for each in guilty.findings)
     assert undecided(guilty, half) == guilty, "a violation is one, however early the run ended"
