@@ -206,6 +206,11 @@ def test_operations_end_as_their_sends_did(tmp_path: Path, statuses: list[str], 
     assert found == ({"#outcome": wrong} if wrong else {})
 
 
+def test_what_is_no_send_does_not_decide_how_sends_ended(tmp_path: Path) -> None:
+    found, _ = counted(written(tmp_path / "h", ended(["ok", "info"], "ok"), set_step(2, kind="poll")))
+    assert found == {"#misplaced": 1}
+
+
 def test_of_an_operation_cut_in_two_nobody_sees_all_sends(tmp_path: Path) -> None:
     first, last = ended(["fail", "ok"], "ok"), ended(["ok", "fail"], "ok")
     assert counted(written(tmp_path / "first", first, rows_per_group=2))[0] == {}
