@@ -5,6 +5,7 @@ Named by its base offset. Only the last segment of a log, the active one, is wri
 
 from __future__ import annotations
 
+import errno
 import logging
 import struct
 from collections.abc import Iterator, Sequence
@@ -204,7 +205,8 @@ class Segment:
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[Placed]) -> None:
         """Write the buffers, which hold exactly these batches, in one call. On an error nothing was appended."""
-        assert not self.is_broken, f"{self.path(LOG_SUFFIX)}: a failed write could not be taken back"
+        if self.is_broken:
+            raise OSError(errno.EIO, "a failed write could not be taken back", self.path(LOG_SUFFIX))
         position = self.size
         try:
             if self._preallocated:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from system_under_test.protocol.errors import ApiError
+from system_under_test.protocol.errors import ApiError, ErrorCode
 from system_under_test.simulation.world import Host
 from system_under_test.storage.checkpoints import RECOVERY_POINTS, read_offsets
 from system_under_test.storage.log import Log
@@ -100,3 +100,23 @@ def test_a_log_that_was_cut_by_halves_takes_nothing_and_is_not_called_clean() ->
         assert again.end_offset <= 10
         check_epochs(again)
         host.kill()
+
+
+def test_after_a_write_that_could_not_be_taken_back_every_append_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the error that producers and fetchers know, for a fetcher does not survive another."""
+
+    def failing(*_: object) -> NoReturn:
+        _fail()
+
+    with simulated_host() as host:
+        log = prepared(host).log
+        before = content(log)
+        with monkeypatch.context() as broken:
+            for method in ("append", "truncate"):
+                broken.setattr(type(log.active_segment.file), method, failing)
+            with pytest.raises(ApiError):
+                fill(log, 1, epoch=3)
+        with pytest.raises(ApiError) as refused:
+            fill(log, 1, epoch=3)
+        assert refused.value.code is ErrorCode.kafka_storage_error
+        assert content(log) == before
