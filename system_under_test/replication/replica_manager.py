@@ -163,9 +163,7 @@ class ReplicaManager:
             operation = DelayedProduce(results, waiting, then)
             for key in operation.keys:
                 operation.try_complete(key)
-            if operation.is_done:
-                operation.on_complete()
-            else:
+            if not operation.is_done:
                 self.produces.watch(operation, operation.keys, timeout_s)
                 answer = operation.answer
         for key, moved in grown:
