@@ -165,7 +165,9 @@ def test_transactions_are_judged_by_their_own_checks(tmp_path: Path, monkeypatch
     theirs = Judgement("", Verdict.NOT_EXERCISED, (), ("theirs",), {})
     monkeypatch.setattr("checkers.cycles.verdict.judge_transactions", lambda *_: theirs)
     meta = replace(healthy().write(tmp_path / "h"), workload=Workload.APPEND)
-    assert judge(local_context(), tmp_path / "h", path_label="h", meta=meta).reasons == ("theirs",)
+    for none in (None, PromiseOverride()):
+        found = judge(local_context(), tmp_path / "h", path_label="h", meta=meta, promises=none)
+        assert found.reasons == ("theirs",)
     assert judge(local_context(), tmp_path / "h", path_label="h").verdict is Verdict.VALID
 
 
