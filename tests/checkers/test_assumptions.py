@@ -118,6 +118,20 @@ def test_numbers_that_are_not_dense(numbers: list[tuple[int, ...]]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0, 1, 2), (0, 2, 3)),
+        ((2, 1, 0), (0, 2, 3)),
+        ((1, 2, 2), (1, 2, 2)),
+        ((4, 3, 4, 3), (3, 4, 2)),
+        ((7,), (7, 7, 1)),
+    ],
+)
+def test_lowest_highest_and_how_many_different_ones(numbers: tuple[int, ...], expected: tuple[int, int, int]) -> None:
+    assert counted(*((number, 1, 10, 20) for number in numbers)).ranges == [expected]
+
+
 def test_values_that_occur_again() -> None:
     found = resent(np.array([7, 5, 9, 5, 7, 7]))
     assert found.resent == (5, 2)
