@@ -65,6 +65,11 @@ def test_a_process_that_begins_before_its_last_operation_ended() -> None:
     assert overlaps((0, 1, 10, 21), (1, 2, 20, 30)) == 0
 
 
+def test_operations_are_taken_by_process_and_number_in_whatever_order_they_come() -> None:
+    assert overlaps((1, 1, 20, 30), (0, 1, 10, 15)) == 0
+    assert overlaps((0, 1, 10, 21), (1, 2, 15, 16), (2, 1, 20, 30)) == 1
+
+
 def test_a_process_that_goes_on_after_an_operation_that_never_ended() -> None:
     assert overlaps((0, 1, 10, None), (1, 1, 20, 30)) == 1
     assert overlaps((0, 1, 10, 15), (1, 1, 20, None)) == 0
@@ -105,6 +110,7 @@ def test_pieces_are_added_up_in_any_order() -> None:
         [(0, 1), (0, 1)],
         [(0, 1, 1), (2, 3)],
         [(0, 1, 1), (3,)],
+        [(0, 2, 2)],
     ],
 )
 def test_numbers_that_are_not_dense(numbers: list[tuple[int, ...]]) -> None:
