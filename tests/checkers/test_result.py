@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from checkers.cycles.models import RuledOut
 from checkers.result import Example, Finding, Judgement, Verdict
 
 
@@ -52,3 +53,14 @@ def test_the_document() -> None:
     }
     assert Judgement("", Verdict.VALID, (), (), {}).document()["seconds"] == 0.0
     assert Judgement("", Verdict.UNKNOWN, (), (), {}, crash="trace").document()["crash"] == "trace"
+
+
+def test_the_document_of_transactions() -> None:
+    edge = {"from": 1, "to": 2, "kind": "ww"}
+    example = Example(True, "In a circle.", (), cycle=(edge,))
+    judgement = Judgement(
+        "runs/x", Verdict.INVALID, (Finding("G0", 1, 1, (example,)),), (), {}, models=RuledOut(("weak",), ("strong",)),
+    )  # fmt: skip
+    document = judgement.document()
+    assert document["anomalies"]["G0"]["examples"][0]["cycle"] == [edge]
+    assert (document["models_ruled_out"], document["also_ruled_out"]) == (["weak"], ["strong"])
