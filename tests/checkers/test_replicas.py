@@ -146,6 +146,17 @@ def test_what_an_unclean_election_gave_up(
     assert found(write, tmp_path / "h") == (places, None)
 
 
+def test_after_an_unclean_election_nobody_counts_who_is_not_known_to_be_in_sync(tmp_path: Path) -> None:
+    def write(b: HistoryBuilder) -> None:
+        b.topic("t", unclean_leader_election=True)
+        b.event("isr", key=0, isr=None)
+        _two([A], [(0, 1, 0, 12)])(b)
+
+    places, unobservable = found(write, tmp_path / "h")
+    assert places == []
+    assert unobservable is not None
+
+
 def test_destroyed_storage_makes_it_an_observation(tmp_path: Path) -> None:
     places, _ = found(_two([A], [(0, 1, 0, 12)]), tmp_path / "h", void=True)
     assert places == [(0, 1, 2, 0)]
