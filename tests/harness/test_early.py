@@ -13,9 +13,18 @@ from harness.exits import Exit
 ROOT = Path(__file__).parents[2]
 
 
+# Whoever runs the tests under nohup, or in the background, hands ignored signals down, which stay ignored, rightly.
+NORMAL = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+"""
+
+
 def ended(script: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", f"import os, signal, sys\n{script}"],
+        [sys.executable, "-c", NORMAL + script],
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=60,
     )  # fmt: skip
 
