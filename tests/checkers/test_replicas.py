@@ -238,6 +238,7 @@ def test_evidence_is_the_batch_that_each_of_the_brokers_has_there(tmp_path: Path
     def there(*brokers: int, offset: int) -> list[tuple[int, str | None]]:
         rows = batches_around(tmp_path / "h", 0, brokers, offset)
         assert all(row["table"] == "replicas" and row["key"] == 0 for row in rows)
+        assert all(None not in row.values() for row in rows), "what is not there has no column"
         return [(row["broker"], row.get("digest")) for row in rows]
 
     assert there(1, 3, offset=2) == [(1, "0000000000000016")]
