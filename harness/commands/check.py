@@ -173,7 +173,8 @@ class Checking:
             from checkers import session
 
             self._progress("Spark", "starting")
-            logging.getLogger().addFilter(_is_no_interruption)
+            for name in PY4J_LOGGERS:
+                logging.getLogger(name).addFilter(is_no_interruption)
             with _nothing_half_started():
                 self._session = session.start(self._request.master)
             self._cleanup.callback(self._session.stop)
@@ -239,9 +240,19 @@ def _nothing_half_started() -> Iterator[None]:
         raise
 
 
-def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Py4J logs the traceback of a Ctrl-C that comes while it waits, although it passes the interruption on."""
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+PY4J_LOGGERS = ("", "py4j.clientserver", "py4j.java_gateway")
+"""A logger's filters see what is said to itself only, and Py4J speaks to these three."""
+
+
+def is_no_interruption(record: logging.LogRecord) -> bool:
+    """Py4J logs the traceback of a Ctrl-C that comes while it waits, although it passes the interruption on, and that of
+    what goes wrong while it closes its connection because of it."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        error = error.__context__
+    return True
 
 
 def _replaced(path: Path, write: Callable[[Path], object]) -> str | None:
